@@ -1,0 +1,61 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/lakesql/lakesql/storage"
+)
+
+// Errors that callers decide on.
+var (
+	// ErrConflict: a row that the transaction changed was changed by a later commit. The transaction is over and may be run again.
+	ErrConflict = errors.New("catalog: a row was changed by another transaction since this one began")
+	ErrExists   = errors.New("catalog: exists already")
+	ErrNotFound = errors.New("catalog: does not exist")
+	// ErrLostState: the state folder is missing or older than the tables, and they are not marked as cleanly stopped.
+	ErrLostState = errors.New("catalog: the state folder is missing or older than the tables")
+	// ErrFull: the hot tier is at its limit and cannot be flushed.
+	ErrFull = errors.New("catalog: the hot tier is full")
+	// ErrReadOnly: the table can be read but not written here; the text says why.
+	ErrReadOnly = errors.New("catalog: table cannot be written")
+	// ErrInvalid: a definition or a value that no table can hold; the text names it.
+	ErrInvalid = errors.New("catalog: invalid")
+	ErrClosed  = errors.New("catalog: closed")
+)
+
+// DuplicateKeyError says that a row has the key of another one.
+type DuplicateKeyError struct {
+	Table    string
+	Index    string      // "" for the primary key, else the unique index
+	Key      storage.Row // values of the index's columns
+	Existing storage.Row // the row that has the key
+}
+
+func (e *DuplicateKeyError) Error() string {
+	return fmt.Sprintf("catalog: duplicate key %v for index %q of %s", []any(e.Key), e.Index, e.Table)
+}
+
+// LateError says that an event-time table holds a newer version of a row: the write's ordering value is smaller.
+type LateError struct {
+	Table         string
+	Field         string // ordering column
+	Stored, Given any
+}
+
+func (e *LateError) Error() string {
+	return fmt.Sprintf("catalog: %s %v of %s lies before the stored %v", e.Field, e.Given, e.Table, e.Stored)
+}
+
+// TooEarlyError says that a table cannot be read as of a time.
+type TooEarlyError struct {
+	Table    string
+	At       time.Time
+	Earliest time.Time // the earliest time that can be read
+}
+
+func (e *TooEarlyError) Error() string {
+	return fmt.Sprintf("catalog: %s cannot be read as of %s: the earliest time is %s", e.Table,
+		e.At.UTC().Format("2006-01-02 15:04:05.000000"), e.Earliest.UTC().Format("2006-01-02 15:04:05.000000"))
+}

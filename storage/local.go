@@ -1,0 +1,405 @@
+package storage
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// tempPrefix starts the names of files that are still being written. No name of Hudi's starts so, and List hides them.
+const tempPrefix = ".tmp-"
+
+// diskCategory labels this package's writes in the file system's disk statistics.
+const diskCategory vfs.DiskWriteCategory = "lakesql-storage"
+
+// Local is a Store over a file system: pebble's vfs.Default on disk, vfs.NewMem and vfs.NewCrashableMem in tests.
+// An object is a file below the root. What a method published is durable when it returns: the file is synced, then its
+// folder and every folder above it that this Local has not synced yet.
+type Local struct {
+	fs   vfs.FS
+	root string
+
+	mu     sync.Mutex
+	synced map[string]bool // folders that exist durably; guarded by mu
+}
+
+var _ Store = (*Local)(nil)
+
+// NewLocal gives the store of the objects below root, a path of fs. The root is created by the first write.
+func NewLocal(fs vfs.FS, root string) *Local {
+	if root = fs.PathJoin(root); root == "" {
+		root = "."
+	}
+	return &Local{fs: fs, root: root, synced: map[string]bool{}}
+}
+
+// split checks a name and gives the path of its folder, of itself, and its last part. Parts such as ".." are refused,
+// since partition paths are made of data.
+func (l *Local) split(name string) (dir, path, last string, err error) {
+	parts := strings.Split(name, "/")
+	for _, p := range parts {
+		if p == "" || p == "." || p == ".." || strings.IndexByte(p, 0) >= 0 {
+			return "", "", "", fmt.Errorf("storage: invalid object name %q", name)
+		}
+	}
+	last = parts[len(parts)-1]
+	dir = l.root
+	for _, p := range parts[:len(parts)-1] {
+		dir = l.fs.PathJoin(dir, p)
+	}
+	return dir, l.fs.PathJoin(dir, last), last, nil
+}
+
+func (l *Local) dirPath(dir string) (string, error) {
+	dir = strings.TrimSuffix(dir, "/")
+	if dir == "" {
+		return l.root, nil
+	}
+	_, path, _, err := l.split(dir)
+	return path, err
+}
+
+// notExist tells a missing file, also below what is no folder.
+func notExist(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// Open gives the object; ErrNotExist if there is none.
+func (l *Local) Open(ctx context.Context, name string) (Object, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	_, path, _, err := l.split(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := l.fs.Open(path)
+	if err != nil {
+		if notExist(err) {
+			return nil, fmt.Errorf("open %s: %w", name, ErrNotExist)
+		}
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	st, err := f.Stat()
+	if err == nil && st.IsDir() {
+		err = errors.New("is a folder")
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	return &localObject{File: f, size: st.Size()}, nil
+}
+
+type localObject struct {
+	vfs.File
+	size int64
+}
+
+func (o *localObject) Size() int64 { return o.size }
+
+// Create starts an object under a temporary name in its folder.
+func (l *Local) Create(ctx context.Context, name string) (Writer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w, err := l.create(name)
+	if err != nil {
+		return nil, fmt.Errorf("create %s: %w", name, err)
+	}
+	return w, nil
+}
+
+func (l *Local) create(name string) (*localWriter, error) {
+	dir, path, last, err := l.split(name)
+	if err != nil {
+		return nil, err
+	}
+	var b [8]byte
+	rand.Read(b[:])
+	w := &localWriter{l: l, name: name, dir: dir, path: path, last: last, temp: l.fs.PathJoin(dir, tempPrefix+hex.EncodeToString(b[:]))}
+	for try := 0; ; try++ {
+		if err := l.ensureDir(dir); err != nil {
+			return nil, err
+		}
+		w.f, err = l.fs.Create(w.temp, diskCategory)
+		if err == nil {
+			return w, nil
+		}
+		// Somebody else may have removed a folder that was synced before.
+		l.forget()
+		if try > 0 || !notExist(err) {
+			return nil, err
+		}
+	}
+}
+
+// ensureDir makes a folder and those above it durable.
+func (l *Local) ensureDir(dir string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.synced[dir] {
+		return nil
+	}
+	if err := l.fs.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var made []string
+	inside := true
+	for at := dir; !l.synced[at]; {
+		made = append(made, at)
+		inside = inside && at != l.root
+		up := l.fs.PathDir(at)
+		if up == at {
+			break
+		}
+		// What lies above the root need not be ours to open.
+		if err := l.syncDir(up); err != nil && inside {
+			return err
+		}
+		at = up
+	}
+	for _, at := range made {
+		l.synced[at] = true
+	}
+	return nil
+}
+
+// forget drops what is known of folders, one of which is gone.
+func (l *Local) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.synced)
+}
+
+func (l *Local) syncDir(dir string) error {
+	d, err := l.fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	return errors.Join(err, d.Close())
+}
+
+type localWriter struct {
+	l                     *Local
+	name, dir, path, last string
+	temp                  string
+	f                     vfs.File // nil once the writer ended
+	err                   error    // first failed write: nothing can be published after it
+}
+
+var errEnded = errors.New("storage: the writer has ended")
+
+func (w *localWriter) Write(b []byte) (int, error) {
+	if w.f == nil {
+		return 0, errEnded
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	n, err := w.f.Write(b)
+	if err != nil {
+		w.err = fmt.Errorf("write %s: %w", w.name, err)
+	}
+	return n, w.err
+}
+
+// Commit links the file to its name, which fails if the name is taken.
+func (w *localWriter) Commit() error {
+	if err := w.seal(); err != nil {
+		return err
+	}
+	if err := w.l.fs.Link(w.temp, w.path); err != nil {
+		w.l.fs.Remove(w.temp)
+		if errors.Is(err, fs.ErrExist) {
+			err = ErrExist
+		}
+		return fmt.Errorf("publish %s: %w", w.name, err)
+	}
+	// One sync of the folder covers the new name and the end of the temporary one. If the latter stays, List hides it.
+	w.l.fs.Remove(w.temp)
+	if err := w.l.syncDir(w.dir); err != nil {
+		return fmt.Errorf("publish %s: %w", w.name, err)
+	}
+	return nil
+}
+
+// replace renames the file over its name.
+func (w *localWriter) replace() error {
+	if err := w.seal(); err != nil {
+		return err
+	}
+	// Hadoop refuses a file whose side file has the checksum of other content, and does without one that is missing.
+	if err := w.l.removeFile(w.l.crcPath(w.dir, w.last)); err != nil {
+		w.l.fs.Remove(w.temp)
+		return fmt.Errorf("replace %s: %w", w.name, err)
+	}
+	if err := w.l.fs.Rename(w.temp, w.path); err != nil {
+		w.l.fs.Remove(w.temp)
+		return fmt.Errorf("replace %s: %w", w.name, err)
+	}
+	if err := w.l.syncDir(w.dir); err != nil {
+		return fmt.Errorf("replace %s: %w", w.name, err)
+	}
+	return nil
+}
+
+// seal syncs and closes the temporary file, or removes it.
+func (w *localWriter) seal() error {
+	if w.f == nil {
+		return errEnded
+	}
+	f, err := w.f, w.err
+	w.f = nil
+	if err == nil {
+		if err = f.Sync(); err != nil {
+			err = fmt.Errorf("sync %s: %w", w.name, err)
+		}
+	}
+	if cerr := f.Close(); err == nil && cerr != nil {
+		err = fmt.Errorf("close %s: %w", w.name, cerr)
+	}
+	if err != nil {
+		w.l.fs.Remove(w.temp)
+	}
+	return err
+}
+
+func (w *localWriter) Abort() error {
+	if w.f == nil {
+		return nil
+	}
+	cerr := w.f.Close()
+	w.f = nil
+	if err := errors.Join(cerr, w.l.removeFile(w.temp)); err != nil {
+		return fmt.Errorf("abort %s: %w", w.name, err)
+	}
+	return nil
+}
+
+// PutNew writes a whole object; ErrExist if the name is taken.
+func (l *Local) PutNew(ctx context.Context, name string, b []byte) error {
+	w, err := l.put(ctx, name, b)
+	if err != nil {
+		return err
+	}
+	return w.Commit()
+}
+
+// Replace writes a whole object over whatever had the name, and removes the checksum file that Hadoop may have left beside it.
+func (l *Local) Replace(ctx context.Context, name string, b []byte) error {
+	w, err := l.put(ctx, name, b)
+	if err != nil {
+		return err
+	}
+	return w.replace()
+}
+
+func (l *Local) put(ctx context.Context, name string, b []byte) (*localWriter, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	w, err := l.create(name)
+	if err != nil {
+		return nil, fmt.Errorf("create %s: %w", name, err)
+	}
+	// The file system may change what it is given to write (vfs.File), and b is the caller's.
+	if _, err := w.Write(slices.Clone(b)); err != nil {
+		return nil, errors.Join(err, w.Abort())
+	}
+	return w, nil
+}
+
+// List gives the files and folders in a folder in name order, without temporary files.
+func (l *Local) List(ctx context.Context, dir string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		path, err := l.dirPath(dir)
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
+		names, err := l.fs.List(path)
+		if err != nil {
+			if !notExist(err) {
+				yield(Info{}, fmt.Errorf("list %s: %w", dir, err))
+			}
+			return
+		}
+		slices.Sort(names)
+		for _, n := range names {
+			if strings.HasPrefix(n, tempPrefix) {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				yield(Info{}, err)
+				return
+			}
+			st, err := l.fs.Stat(l.fs.PathJoin(path, n))
+			if err != nil {
+				if notExist(err) { // removed meanwhile
+					continue
+				}
+				yield(Info{}, fmt.Errorf("list %s: %w", dir, err))
+				return
+			}
+			in := Info{Name: n, ModTime: st.ModTime(), Dir: st.IsDir()}
+			if !in.Dir {
+				in.Size = st.Size()
+			}
+			if !yield(in, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Remove deletes objects with their Hadoop checksum files, and whole folders where a name ends in "/", durably.
+func (l *Local) Remove(ctx context.Context, names ...string) error {
+	touched := map[string]bool{}
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		folder := strings.HasSuffix(name, "/")
+		dir, path, last, err := l.split(strings.TrimSuffix(name, "/"))
+		if err != nil {
+			return err
+		}
+		if folder {
+			l.forget()
+			err = l.fs.RemoveAll(path)
+		} else {
+			err = errors.Join(l.removeFile(path), l.removeFile(l.crcPath(dir, last)))
+		}
+		if err != nil && !notExist(err) {
+			return fmt.Errorf("remove %s: %w", name, err)
+		}
+		touched[dir] = true
+	}
+	for dir := range touched {
+		if err := l.syncDir(dir); err != nil && !notExist(err) {
+			return fmt.Errorf("sync %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+func (l *Local) crcPath(dir, last string) string { return l.fs.PathJoin(dir, "."+last+".crc") }
+
+func (l *Local) removeFile(path string) error {
+	if err := l.fs.Remove(path); err != nil && !notExist(err) {
+		return err
+	}
+	return nil
+}
