@@ -1,0 +1,261 @@
+package wire
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/dolthub/vitess/go/mysql"
+)
+
+// listener accepts from a TCP socket and, beside it, from a unix socket.
+type listener struct {
+	tcp    net.Listener
+	unix   net.Listener // nil: none
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+	wg     sync.WaitGroup
+}
+
+func listen(ctx context.Context, address, socket string) (*listener, error) {
+	var lc net.ListenConfig
+	tcp, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("address %s is taken by another program: choose another with --listen: %w", address, err)
+		}
+		return nil, fmt.Errorf("--listen %s: %w", address, err)
+	}
+	l := &listener{tcp: tcp, conns: make(chan net.Conn), closed: make(chan struct{})}
+	if socket != "" {
+		l.unix, err = listenUnix(ctx, socket)
+		if err != nil {
+			tcp.Close()
+			return nil, fmt.Errorf("--socket %s: %w", socket, err)
+		}
+	}
+	for _, nl := range []net.Listener{l.tcp, l.unix} {
+		if nl != nil {
+			l.wg.Add(1)
+			go l.accept(nl)
+		}
+	}
+	return l, nil
+}
+
+// listenUnix takes over a socket file that a dead server left behind, never one that answers.
+func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+	var lc net.ListenConfig
+	nl, err := lc.Listen(ctx, "unix", path)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return nl, err
+	}
+	c, dialErr := net.DialTimeout("unix", path, time.Second)
+	if dialErr == nil {
+		c.Close()
+		return nil, errors.New("another server answers on it")
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, err
+	}
+	return lc.Listen(ctx, "unix", path)
+}
+
+func (l *listener) accept(nl net.Listener) {
+	defer l.wg.Done()
+	for {
+		c, err := nl.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of file descriptors, mostly: others may be freed
+			select {
+			case <-time.After(50 * time.Millisecond):
+				continue
+			case <-l.closed:
+				return
+			}
+		}
+		select {
+		case l.conns <- c:
+		case <-l.closed:
+			c.Close()
+			return
+		}
+	}
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error {
+	var err error
+	l.once.Do(func() {
+		close(l.closed)
+		err = l.tcp.Close()
+		if l.unix != nil {
+			err = errors.Join(err, l.unix.Close())
+		}
+		l.wg.Wait()
+	})
+	return err
+}
+
+func (l *listener) Addr() net.Addr { return l.tcp.Addr() }
+
+// watchedListener hands out connections as *conn.
+type watchedListener struct{ net.Listener }
+
+func (l watchedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c}, nil
+}
+
+// conn follows the packets of one connection. The protocol layer above cannot
+// report an error once rows have been sent, and forgets the status flags after
+// COM_RESET_CONNECTION; both are done here.
+type conn struct {
+	net.Conn
+
+	w, r    packets
+	lastSeq atomic.Uint32 // sequence number of the last packet written
+	swallow atomic.Bool   // an error packet has ended the answer: drop what the layer above still writes
+	reset   atomic.Bool   // the next OK packet answers COM_RESET_CONNECTION
+
+	mu     sync.Mutex
+	cursor map[uint32]bool // by statement: was the last execution asked to open a cursor? guarded by mu
+}
+
+const (
+	comStmtExecute     = 0x17
+	comStmtClose       = 0x19
+	comResetConnection = 0x1f
+)
+
+func (c *conn) Write(b []byte) (int, error) {
+	if c.swallow.Load() {
+		return len(b), nil
+	}
+	if c.reset.Load() && len(b) >= 11 && b[4] == mysql.OKPacket {
+		c.reset.Store(false)
+		b = append([]byte(nil), b...)
+		// header 4, OK 1, affected rows 1, insert id 1, then the flags
+		binary.LittleEndian.PutUint16(b[7:], uint16(mysql.ServerStatusAutocommit))
+	}
+	c.w.feed(b, func(seq byte, _ []byte) { c.lastSeq.Store(uint32(seq)) })
+	return c.Conn.Write(b)
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.swallow.Store(false)
+		c.r.feed(b[:n], c.command)
+	}
+	return n, err
+}
+
+func (c *conn) command(seq byte, head []byte) {
+	if seq != 0 || len(head) == 0 {
+		return
+	}
+	switch {
+	case head[0] == comResetConnection && len(head) == 1:
+		c.reset.Store(true)
+	case head[0] == comStmtExecute && len(head) >= 6:
+		c.mu.Lock()
+		if c.cursor == nil {
+			c.cursor = map[uint32]bool{}
+		}
+		c.cursor[binary.LittleEndian.Uint32(head[1:])] = head[5] != 0
+		c.mu.Unlock()
+	case head[0] == comStmtClose && len(head) >= 5:
+		c.mu.Lock()
+		delete(c.cursor, binary.LittleEndian.Uint32(head[1:]))
+		c.mu.Unlock()
+	}
+}
+
+func (c *conn) opensCursor(stmt uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cursor[stmt]
+}
+
+// packets cuts a stream of bytes into the protocol's packets.
+type packets struct {
+	head [4 + 6]byte // header and the first bytes of the payload
+	n    int         // bytes of head that are there
+	want int         // bytes of head to wait for
+	rest int         // bytes of the packet behind head
+}
+
+func (p *packets) feed(b []byte, packet func(seq byte, head []byte)) {
+	for len(b) > 0 {
+		if p.n < 4 || p.n < p.want {
+			if p.n < 4 {
+				p.want = 4
+			}
+			k := copy(p.head[p.n:p.want], b)
+			p.n += k
+			b = b[k:]
+			if p.n == 4 && p.want == 4 {
+				size := int(p.head[0]) | int(p.head[1])<<8 | int(p.head[2])<<16
+				p.want = 4 + min(size, len(p.head)-4)
+				p.rest = size - (p.want - 4)
+			}
+			if p.n < p.want {
+				continue
+			}
+			packet(p.head[3], p.head[4:p.want])
+		}
+		k := min(p.rest, len(b))
+		p.rest -= k
+		b = b[k:]
+		if p.rest == 0 {
+			p.n = 0
+		}
+	}
+}
+
+// sendError ends an answer that has begun with an error packet. It reports
+// whether that was possible; if not, only closing the connection is left.
+func sendError(c *mysql.Conn, e *mysql.SQLError) bool {
+	w, ok := c.Conn.(*conn)
+	if !ok || c.FlushBuffer() != nil {
+		return false
+	}
+	msg := e.Message
+	if len(msg) > 512 {
+		msg = msg[:512]
+	}
+	size := 1 + 2 + 1 + 5 + len(msg)
+	b := make([]byte, 0, 4+size)
+	b = append(b, byte(size), byte(size>>8), byte(size>>16), byte(w.lastSeq.Load()+1), mysql.ErrPacket)
+	b = binary.LittleEndian.AppendUint16(b, uint16(e.Num))
+	b = append(b, '#')
+	b = append(b, (e.State + "00000")[:5]...)
+	b = append(b, msg...)
+	if _, err := w.Write(b); err != nil {
+		return false
+	}
+	w.swallow.Store(true)
+	return true
+}

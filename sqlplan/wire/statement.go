@@ -1,0 +1,315 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/plan"
+	"github.com/dolthub/go-mysql-server/sql/types"
+	"github.com/dolthub/vitess/go/mysql"
+	"github.com/dolthub/vitess/go/sqltypes"
+	querypb "github.com/dolthub/vitess/go/vt/proto/query"
+	"github.com/dolthub/vitess/go/vt/sqlparser"
+)
+
+// statement is one statement on its way through the server.
+type statement struct {
+	text     string
+	multi    bool               // text may hold further statements
+	prepared *mysql.PrepareData // nil: text protocol
+	binary   bool               // rows go out in the binary protocol
+	send     mysql.ResultSpoolFn
+
+	ast     sqlparser.Statement // nil until parsed
+	more    bool                // further statements follow
+	started bool                // part of the answer has been handed to send
+	touched bool                // something happened that cannot be taken back
+}
+
+// Causes with which a running statement is cancelled.
+var (
+	errTimeout = mysql.NewSQLError(3024, "HY000", "Query execution was interrupted, maximum statement execution time exceeded")
+	errKilled  = mysql.NewSQLError(mysql.ERQueryInterrupted, "70100", "Query execution was interrupted")
+	errGone    = errors.New("the client went away")
+)
+
+// run executes one statement and returns the text behind it. Its error is a *mysql.SQLError.
+func (h *handler) run(ctx context.Context, c *mysql.Conn, st *statement) (rest string, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	leave, err := h.s.enter(cancel)
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	unwatch := h.watch(ctx, c, cancel)
+	defer unwatch()
+	send := st.send
+	st.send = func(r *sqltypes.Result, more bool) error {
+		if !st.started {
+			st.started = true
+			if st.binary {
+				// An open cursor hands the socket back to the command loop with the first batch.
+				unwatch()
+			}
+		}
+		return send(r, more)
+	}
+
+	for attempt := 0; ; attempt++ {
+		var again bool
+		rest, again, err = h.attempt(ctx, c, st)
+		if err == nil {
+			return rest, nil
+		}
+		if !again || attempt >= h.s.o.Reruns || ctx.Err() != nil {
+			break
+		}
+		h.s.Metrics.RerunsTotal.Add(1)
+		pause(ctx, attempt)
+	}
+	h.s.Metrics.ErrorsTotal.Add(1)
+	e := mysqlError(h.s.o.MapError, err)
+	if !st.started {
+		return "", e
+	}
+	h.s.log.Debug("statement failed after its first rows", "connection", c.ConnectionID, "err", e)
+	if w, ok := c.Conn.(*conn); ok && !(st.prepared != nil && w.opensCursor(st.prepared.StatementID)) && sendError(c, e) {
+		return "", nil
+	}
+	return "", e
+}
+
+// pause waits a random time that grows with the attempts, so that statements in conflict part.
+func pause(ctx context.Context, attempt int) {
+	limit := min(50*time.Millisecond, 200*time.Microsecond<<min(attempt, 10))
+	t := time.NewTimer(rand.N(limit) + 1)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// interrupted prefers the reason of a cancellation to the error it led to.
+func interrupted(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return err
+	case cause == context.Canceled: // none of ours: KILL
+		return errKilled
+	default:
+		return cause
+	}
+}
+
+// attempt executes the statement once. again: it failed in a way that another attempt may not.
+func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (rest string, again bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err = h.recovered(c, st.text, func() error {
+		sqlCtx, err := h.sm.NewContextWithQuery(ctx, c, st.text)
+		if err != nil {
+			return err
+		}
+		sqlCtx, err = sqlCtx.ProcessList.BeginQuery(sqlCtx, st.text)
+		if err != nil {
+			return err
+		}
+		defer sqlCtx.ProcessList.EndQuery(sqlCtx)
+		if err := sql.SessionCommandBegin(sqlCtx.Session); err != nil {
+			return err
+		}
+		defer sql.SessionCommandEnd(sqlCtx.Session)
+		own := ownsTransaction(sqlCtx)
+		failed := true
+		defer func() { // also after a panic
+			if failed && own {
+				abandon(sqlCtx)
+			}
+			setStatus(sqlCtx, c)
+		}()
+		text := st.text
+		st.ast, st.more = nil, false
+		if st.prepared != nil {
+			st.ast, _ = sqlCtx.GetPreparedQuery(text)
+		} else {
+			var first string
+			st.ast, first, rest, err = h.e.Parser.Parse(sqlCtx, text, st.multi)
+			if err != nil && !errors.Is(err, sqlparser.ErrEmpty) {
+				return syntaxError(err)
+			}
+			if first != "" {
+				text = first
+			}
+			st.more = rest != ""
+		}
+		stop := h.limitTime(sqlCtx, st, text, cancel)
+		defer stop()
+		err = h.execute(sqlCtx, c, st, text)
+		if err != nil {
+			if h.s.o.Retryable(err) || sql.ErrLockDeadlock.Is(err) {
+				again = own && !st.started && !st.touched && rerunnable(st.ast)
+				if !again {
+					// As with a deadlock in MySQL, the whole transaction is lost.
+					abandon(sqlCtx)
+				}
+			}
+			return interrupted(sqlCtx, err)
+		}
+		failed = false
+		return nil
+	})
+	return rest, again, err
+}
+
+// rerunnable tells statements whose effect ends with their transaction.
+func rerunnable(ast sqlparser.Statement) bool {
+	switch ast.(type) {
+	case sqlparser.SelectStatement, *sqlparser.Insert, *sqlparser.Update, *sqlparser.Delete:
+		return true
+	}
+	return false
+}
+
+// execute plans and runs one statement and sends its answer.
+func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text string) error {
+	var binds map[string]sqlparser.Expr
+	if st.prepared != nil {
+		var err error
+		if binds, err = bindingExprs(st.prepared.BindVars); err != nil {
+			return err
+		}
+	}
+	if _, ok := st.ast.(*sqlparser.Load); ok {
+		st.touched = true // the client sends its file once
+	}
+	flags := &sql.QueryFlags{}
+	flags.Set(sql.QFlagDeferProjections)
+	schema, iter, _, err := h.e.QueryWithBindings(ctx, text, st.ast, binds, flags)
+	if err != nil {
+		return err
+	}
+	return h.answer(ctx, c, st, schema, iter)
+}
+
+func bindingExprs(vars map[string]*querypb.BindVariable) (map[string]sqlparser.Expr, error) {
+	out := make(map[string]sqlparser.Expr, len(vars))
+	for name, bv := range vars {
+		if bv == nil { // COM_STMT_RESET leaves empty places
+			continue
+		}
+		v, err := sqltypes.BindVariableToValue(bv)
+		if err != nil {
+			return nil, err
+		}
+		e, err := sqlparser.ExprFromValue(v)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = e
+	}
+	return out, nil
+}
+
+// ownsTransaction tells whether a statement begun now gets a transaction of its own.
+func ownsTransaction(ctx *sql.Context) bool {
+	if ctx.GetIgnoreAutoCommit() || ctx.GetTransaction() != nil {
+		return false
+	}
+	on, err := plan.IsSessionAutocommit(ctx)
+	return err == nil && on
+}
+
+// abandon rolls the session's transaction back, if there is one.
+func abandon(ctx *sql.Context) {
+	tx := ctx.GetTransaction()
+	if tx == nil {
+		return
+	}
+	if ts, ok := ctx.Session.(sql.TransactionSession); ok {
+		// The statement's own context may have been cancelled; the rollback is ours to finish.
+		clean := ctx.WithContext(context.WithoutCancel(ctx))
+		if err := ts.Rollback(clean, tx); err != nil {
+			ctx.GetLogger().WithError(err).Error("rolling back a failed statement")
+		}
+	}
+	ctx.SetTransaction(nil)
+	ctx.SetIgnoreAutoCommit(false)
+}
+
+// setStatus puts the session's transaction state where the next packet takes its flags from.
+func setStatus(ctx *sql.Context, c *mysql.Conn) {
+	flags := c.StatusFlags &^ (mysql.ServerStatusAutocommit | mysql.ServerInTransaction)
+	on, err := plan.IsSessionAutocommit(ctx)
+	if err != nil || on {
+		flags |= mysql.ServerStatusAutocommit
+	}
+	if ctx.GetTransaction() != nil && (ctx.GetIgnoreAutoCommit() || !on) {
+		flags |= mysql.ServerInTransaction
+	}
+	if flags != c.StatusFlags {
+		c.StatusFlags = flags
+	}
+}
+
+// watchAfter is how long a statement runs before the server looks whether its client is still there.
+const watchAfter = 100 * time.Millisecond
+
+// watch cancels a long statement whose client has gone. The returned function
+// ends the watch and may be called twice; after it the socket is the command loop's again.
+func (h *handler) watch(ctx context.Context, c *mysql.Conn, cancel func(error)) (stop func()) {
+	ctx, end := context.WithCancel(ctx)
+	done := make(chan struct{})
+	t := time.AfterFunc(watchAfter, func() {
+		defer close(done)
+		err := c.WaitForClientActivity(ctx)
+		if err != nil && !errors.Is(err, mysql.ErrClientWroteWhileBusy) {
+			cancel(errGone)
+		}
+	})
+	var once sync.Once
+	return func() {
+		once.Do(func() {
+			end()
+			if !t.Stop() {
+				<-done
+			}
+		})
+	}
+}
+
+// limitTime enforces MAX_EXECUTION_TIME, which MySQL applies to SELECT alone.
+func (h *handler) limitTime(ctx *sql.Context, st *statement, text string, cancel func(error)) (stop func()) {
+	if !mayRead(text) {
+		return func() {}
+	}
+	ms, ok := executionTimeHint(text)
+	if !ok {
+		v, err := ctx.GetSessionVariable(ctx, "max_execution_time")
+		if err != nil {
+			return func() {}
+		}
+		ms, _ = v.(int64)
+	}
+	if ms <= 0 {
+		return func() {}
+	}
+	t := time.AfterFunc(time.Duration(ms)*time.Millisecond, func() { cancel(errTimeout) })
+	return func() { t.Stop() }
+}
+
+// returnsOK tells plans that are answered with an OK packet, though their schema before execution says otherwise.
+func returnsOK(ctx *sql.Context, node sql.Node) bool {
+	switch n := node.(type) {
+	case *plan.InsertInto:
+		return n.Returning == nil
+	case *plan.Update, *plan.UpdateJoin, *plan.DeleteFrom:
+		return true
+	}
+	return types.IsOkResultSchema(node.Schema(ctx))
+}
