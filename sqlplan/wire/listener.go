@@ -1,12 +1,14 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -128,16 +130,19 @@ func (l watchedListener) Accept() (net.Conn, error) {
 	return &conn{Conn: c}, nil
 }
 
-// conn follows the packets of one connection. The protocol layer above cannot
-// report an error once rows have been sent, and forgets the status flags after
-// COM_RESET_CONNECTION; both are done here.
+// conn follows the packets of one connection and mends answers that the
+// protocol layer above cannot: an error after rows have been sent, errors that
+// it words itself before any handler is asked, and the status flags after
+// COM_RESET_CONNECTION.
 type conn struct {
 	net.Conn
 
 	w, r    packets
-	lastSeq atomic.Uint32 // sequence number of the last packet written
-	swallow atomic.Bool   // an error packet has ended the answer: drop what the layer above still writes
-	reset   atomic.Bool   // the next OK packet answers COM_RESET_CONNECTION
+	held    []byte                         // a header whose packet is still to come
+	lastSeq atomic.Uint32                  // sequence number of the last packet written
+	swallow atomic.Bool                    // an error packet has ended the answer: drop what the layer above still writes
+	reset   atomic.Bool                    // the next OK packet answers COM_RESET_CONNECTION
+	failed  atomic.Pointer[mysql.SQLError] // why the statement of a cursor failed
 
 	mu     sync.Mutex
 	cursor map[uint32]bool // by statement: was the last execution asked to open a cursor? guarded by mu
@@ -150,17 +155,54 @@ const (
 )
 
 func (c *conn) Write(b []byte) (int, error) {
+	n := len(b)
 	if c.swallow.Load() {
-		return len(b), nil
+		return n, nil
 	}
-	if c.reset.Load() && len(b) >= 11 && b[4] == mysql.OKPacket {
-		c.reset.Store(false)
-		b = append([]byte(nil), b...)
-		// header 4, OK 1, affected rows 1, insert id 1, then the flags
-		binary.LittleEndian.PutUint16(b[7:], uint16(mysql.ServerStatusAutocommit))
+	// Outside of results a packet comes in two writes, header and body.
+	if len(c.held) == 0 && n == 4 && b[0]|b[1]|b[2] != 0 && c.w.n == 0 {
+		c.held = append(c.held, b...)
+		return n, nil
+	}
+	if len(c.held) > 0 {
+		b = append(c.held, b...)
+		c.held = nil
+	}
+	if c.w.n == 0 && len(b) > 4 {
+		b = c.mend(b)
 	}
 	c.w.feed(b, func(seq byte, _ []byte) { c.lastSeq.Store(uint32(seq)) })
-	return c.Conn.Write(b)
+	if _, err := c.Conn.Write(b); err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// mend changes the packet at the start of b where it is one of those that the layer above gets wrong.
+func (c *conn) mend(b []byte) []byte {
+	size := int(b[0]) | int(b[1])<<8 | int(b[2])<<16
+	if len(b) != 4+size {
+		return b
+	}
+	switch {
+	case b[4] == mysql.OKPacket && c.reset.Load() && size >= 7:
+		c.reset.Store(false)
+		b = bytes.Clone(b)
+		// header 4, OK 1, affected rows 1, insert id 1, then the flags
+		binary.LittleEndian.PutUint16(b[7:], uint16(mysql.ServerStatusAutocommit))
+	case b[4] == mysql.ErrPacket && size > 9:
+		c.reset.Store(false)
+		text, own := strings.CutPrefix(string(b[13:]), "unknown error: ")
+		if !own {
+			return b
+		}
+		e := MySQLError(errors.New(text))
+		if failed := c.failed.Swap(nil); failed != nil && text == "missing result set" {
+			e = failed
+		}
+		return errorPacket(b[3], e)
+	}
+	return b
 }
 
 func (c *conn) Read(b []byte) (int, error) {
@@ -242,20 +284,21 @@ func sendError(c *mysql.Conn, e *mysql.SQLError) bool {
 	if !ok || c.FlushBuffer() != nil {
 		return false
 	}
-	msg := e.Message
-	if len(msg) > 512 {
-		msg = msg[:512]
-	}
-	size := 1 + 2 + 1 + 5 + len(msg)
-	b := make([]byte, 0, 4+size)
-	b = append(b, byte(size), byte(size>>8), byte(size>>16), byte(w.lastSeq.Load()+1), mysql.ErrPacket)
-	b = binary.LittleEndian.AppendUint16(b, uint16(e.Num))
-	b = append(b, '#')
-	b = append(b, (e.State + "00000")[:5]...)
-	b = append(b, msg...)
+	b := errorPacket(byte(w.lastSeq.Load()+1), e)
 	if _, err := w.Write(b); err != nil {
 		return false
 	}
 	w.swallow.Store(true)
 	return true
+}
+
+func errorPacket(seq byte, e *mysql.SQLError) []byte {
+	msg := clip(e.Message, 512)
+	size := 1 + 2 + 1 + 5 + len(msg)
+	b := make([]byte, 0, 4+size)
+	b = append(b, byte(size), byte(size>>8), byte(size>>16), seq, mysql.ErrPacket)
+	b = binary.LittleEndian.AppendUint16(b, uint16(e.Num))
+	b = append(b, '#')
+	b = append(b, (e.State + "00000")[:5]...)
+	return append(b, msg...)
 }

@@ -82,11 +82,11 @@ type Server struct {
 	sm  *server.SessionManager
 
 	mu       sync.Mutex
-	conns    map[uint32]*mysql.Conn      // guarded by mu
+	conns    map[uint32]*mysql.Conn       // guarded by mu
 	running  map[uint64]func(cause error) // cancels of the running statements, guarded by mu
-	nextRun  uint64                      // guarded by mu
-	idle     *sync.Cond                  // on mu: running became empty
-	stopping bool                        // guarded by mu
+	nextRun  uint64                       // guarded by mu
+	idle     *sync.Cond                   // on mu: running became empty
+	stopping bool                         // guarded by mu
 	stopped  chan struct{}
 }
 

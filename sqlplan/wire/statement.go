@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"time"
 
@@ -74,11 +75,16 @@ func (h *handler) run(ctx context.Context, c *mysql.Conn, st *statement) (rest s
 	}
 	h.s.Metrics.ErrorsTotal.Add(1)
 	e := mysqlError(h.s.o.MapError, err)
+	w, _ := c.Conn.(*conn)
+	cursor := w != nil && st.prepared != nil && w.opensCursor(st.prepared.StatementID)
 	if !st.started {
+		if cursor {
+			w.failed.Store(e) // the protocol layer has no place for it
+		}
 		return "", e
 	}
 	h.s.log.Debug("statement failed after its first rows", "connection", c.ConnectionID, "err", e)
-	if w, ok := c.Conn.(*conn); ok && !(st.prepared != nil && w.opensCursor(st.prepared.StatementID)) && sendError(c, e) {
+	if !cursor && sendError(c, e) {
 		return "", nil
 	}
 	return "", e
@@ -159,7 +165,7 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 					abandon(sqlCtx)
 				}
 			}
-			return interrupted(sqlCtx, err)
+			return inContext(st.ast, err)
 		}
 		failed = false
 		return nil
@@ -185,16 +191,36 @@ func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text s
 			return err
 		}
 	}
-	if _, ok := st.ast.(*sqlparser.Load); ok {
+	switch ast := st.ast.(type) {
+	case *sqlparser.Load:
 		st.touched = true // the client sends its file once
+	case *sqlparser.Kill:
+		if err := h.killable(ast); err != nil {
+			return err
+		}
 	}
 	flags := &sql.QueryFlags{}
 	flags.Set(sql.QFlagDeferProjections)
 	schema, iter, _, err := h.e.QueryWithBindings(ctx, text, st.ast, binds, flags)
 	if err != nil {
-		return err
+		return interrupted(ctx, err)
 	}
 	return h.answer(ctx, c, st, schema, iter)
+}
+
+// killable refuses KILL of a connection that does not exist.
+func (h *handler) killable(k *sqlparser.Kill) error {
+	v, ok := k.ConnID.(*sqlparser.SQLVal)
+	if !ok {
+		return nil
+	}
+	id := string(v.Val)
+	for _, p := range h.e.ProcessList.Processes() {
+		if strconv.FormatUint(uint64(p.Connection), 10) == id {
+			return nil
+		}
+	}
+	return mysql.NewSQLError(1094, "HY000", "Unknown thread id: %s", id)
 }
 
 func bindingExprs(vars map[string]*querypb.BindVariable) (map[string]sqlparser.Expr, error) {

@@ -21,10 +21,10 @@ func testServer(t testing.TB, change func(*Options)) *Server {
 	pro := memory.NewDBProvider(memory.NewDatabase("d"))
 	e := sqle.New(analyzer.NewBuilder(pro).Build(), nil)
 	o := Options{
-		Engine: e,
-		Listen: "127.0.0.1:0",
+		Engine:     e,
+		Listen:     "127.0.0.1:0",
 		NewSession: memory.NewSessionBuilder(pro),
-		DrainTime: 2 * time.Second,
+		DrainTime:  2 * time.Second,
 	}
 	if change != nil {
 		change(&o)
