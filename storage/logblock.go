@@ -1,0 +1,395 @@
+package storage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math/big"
+
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
+)
+
+// BlockType is the kind of a log block, in the format's numbers.
+type BlockType int32
+
+const (
+	BlockCommand BlockType = iota // takes back the blocks of an instant (rollback)
+	BlockDelete
+	BlockCorrupt // never written: bytes that are no whole block
+	BlockAvro
+	BlockHFile
+	BlockParquet
+	BlockCDC
+)
+
+var blockTypeNames = [...]string{"command", "delete", "corrupt", "avro data", "hfile data", "parquet data", "cdc data"}
+
+func (t BlockType) String() string {
+	if t < 0 || int(t) >= len(blockTypeNames) {
+		return fmt.Sprintf("type %d", int32(t))
+	}
+	return blockTypeNames[t]
+}
+
+// Layout of a block, all numbers big-endian:
+// magic <6b> | size <8b>: bytes behind it | format version <4b> 1 | type <4b> | header map | content length <8b> | content |
+// footer map | total <8b>: size + 6, the way back to the magic.
+// A map is count <4b>, then key <4b> | length <4b> | text for each entry.
+const (
+	logMagic         = "#HUDI#"
+	logFormatVersion = 1
+	dataVersion      = 3 // of the content of avro data blocks
+	deleteVersion    = 3 // of the content of delete blocks
+	// blockSizeMin is the size of a block whose maps and content are empty.
+	blockSizeMin = 4 + 4 + 4 + 8 + 4 + 8
+)
+
+// Keys of the header map.
+const (
+	headerInstant       = 0
+	headerTarget        = 1
+	headerSchema        = 2
+	headerCommand       = 3
+	headerCompactedTime = 4
+	headerPartial       = 7
+
+	commandRollback = "0"
+)
+
+// LogBlock is one block of a log file. Its content is read when it is asked for, which has to happen before the
+// iteration that gave the block goes on.
+type LogBlock struct {
+	Type      BlockType
+	Instant   InstantTime // the delta commit that wrote the block
+	Target    InstantTime // BlockCommand: the instant whose blocks in front of this one are void
+	Schema    string      // Avro schema of the records, with the meta columns
+	Partial   bool        // the records hold changed columns only
+	Compacted string      // instants whose blocks this block stands for, separated by commas
+	Offset    int64       // bytes from the start of the file
+	Size      int64       // bytes of the whole block
+
+	name    string
+	content func() ([]byte, error)
+}
+
+// Content gives the bytes of the block's content.
+func (b *LogBlock) Content() ([]byte, error) {
+	if b.content == nil {
+		return nil, nil
+	}
+	return b.content()
+}
+
+// supported refuses blocks that may be in a log but cannot be merged.
+func (b *LogBlock) supported() error {
+	refuse := func(what string) error { return fmt.Errorf("%s: %w: %s", b.name, ErrUnsupported, what) }
+	switch b.Type {
+	case BlockHFile:
+		return refuse("hfile data block in a log")
+	case BlockCommand, BlockDelete, BlockCorrupt, BlockAvro, BlockParquet, BlockCDC:
+	default:
+		return refuse("log block " + b.Type.String())
+	}
+	if b.Partial {
+		return refuse("log block of partial updates (IS_PARTIAL)")
+	}
+	if b.Compacted != "" {
+		return refuse("log block of a log compaction (COMPACTED_BLOCK_TIMES)")
+	}
+	return nil
+}
+
+func (b *LogBlock) corrupt(err error) error {
+	return &CorruptError{Name: b.name, Offset: b.Offset, Err: err}
+}
+
+// Records gives the Avro binary of each record of a data block or a CDC block; the bytes must not be changed.
+func (b *LogBlock) Records() iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		if b.Type != BlockAvro && b.Type != BlockCDC {
+			yield(nil, fmt.Errorf("%s: %w: records of a %s block", b.name, ErrUnsupported, b.Type))
+			return
+		}
+		c, err := b.Content()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if len(c) < 8 {
+			yield(nil, b.corrupt(errAvroShort))
+			return
+		}
+		if v := binary.BigEndian.Uint32(c); v < 1 || v > dataVersion {
+			yield(nil, fmt.Errorf("%s: %w: data block of version %d", b.name, ErrUnsupported, v))
+			return
+		}
+		n := binary.BigEndian.Uint32(c[4:])
+		c = c[8:]
+		for range n {
+			if len(c) < 4 {
+				yield(nil, b.corrupt(errAvroShort))
+				return
+			}
+			size := int64(binary.BigEndian.Uint32(c))
+			if size > int64(len(c)-4) {
+				yield(nil, b.corrupt(errAvroShort))
+				return
+			}
+			if !yield(c[4:4+size:4+size], nil) {
+				return
+			}
+			c = c[4+size:]
+		}
+		if len(c) > 0 {
+			yield(nil, b.corrupt(errors.New("bytes are left behind the last record")))
+		}
+	}
+}
+
+// Rows decodes the records of a data block or a CDC block into the columns wanted, which are found by name; the meta
+// columns are columns of kind String. Each row is a new one.
+func (b *LogBlock) Rows(want *Schema) iter.Seq2[Row, error] {
+	return func(yield func(Row, error) bool) {
+		if err := b.supported(); err != nil {
+			yield(nil, err)
+			return
+		}
+		t, err := parseAvroType(b.Schema)
+		if err != nil {
+			yield(nil, b.corrupt(err))
+			return
+		}
+		p, err := compileProgram(t, want)
+		if err != nil {
+			yield(nil, fmt.Errorf("%s: %w", b.name, err))
+			return
+		}
+		for rec, err := range b.Records() {
+			var row Row
+			if err == nil {
+				if row, err = p.row(rec, nil); err != nil {
+					err = b.corrupt(err)
+				}
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// LogDelete says that a record is gone.
+type LogDelete struct {
+	Key       string
+	Partition string
+	// Ordering is the value of the ordering field that the delete carries; nil: none, the delete always wins.
+	Ordering     any
+	OrderingType Type // type of Ordering
+}
+
+// Branches of the union in which a delete carries its ordering value.
+const (
+	wrapNull = iota
+	wrapBool
+	wrapInt
+	wrapLong
+	wrapFloat
+	wrapDouble
+	wrapBytes
+	wrapString
+	wrapDate
+	wrapDecimal
+	wrapTimeMicros
+	wrapTimestampMicros
+	wrapArray
+
+	wrapDecimalScale, wrapDecimalPrecision = 15, 30
+)
+
+// Deletes decodes a delete block.
+func (b *LogBlock) Deletes() ([]LogDelete, error) {
+	if err := b.supported(); err != nil {
+		return nil, err
+	}
+	c, err := b.Content()
+	if err != nil {
+		return nil, err
+	}
+	if len(c) < 8 {
+		return nil, b.corrupt(errAvroShort)
+	}
+	if v := binary.BigEndian.Uint32(c); v != deleteVersion {
+		return nil, fmt.Errorf("%s: %w: delete block of version %d", b.name, ErrUnsupported, v)
+	}
+	if int64(binary.BigEndian.Uint32(c[4:])) != int64(len(c)-8) {
+		return nil, b.corrupt(errors.New("length of the delete list is not the block's"))
+	}
+	dels, err := parseDeletes(c[8:])
+	if errors.Is(err, ErrUnsupported) {
+		return nil, fmt.Errorf("%s: %w", b.name, err)
+	}
+	if err != nil {
+		return nil, b.corrupt(err)
+	}
+	return dels, nil
+}
+
+// parseDeletes reads a HoodieDeleteRecordList.
+func parseDeletes(b []byte) ([]LogDelete, error) {
+	var out []LogDelete
+	i := 0
+	for {
+		n, next, err := avroCount(b, i)
+		if err != nil {
+			return nil, err
+		}
+		i = next
+		if n == 0 {
+			break
+		}
+		for range n {
+			var d LogDelete
+			if d, i, err = parseDelete(b, i); err != nil {
+				return nil, err
+			}
+			out = append(out, d)
+		}
+	}
+	if i != len(b) {
+		return nil, errors.New("bytes are left behind the last delete")
+	}
+	return out, nil
+}
+
+func parseDelete(b []byte, i int) (d LogDelete, next int, err error) {
+	for _, s := range []*string{&d.Key, &d.Partition} {
+		if i >= len(b) || b[i] != 0 && b[i] != 2 {
+			return d, 0, errAvroUnion
+		}
+		i++
+		if b[i-1] == 2 {
+			from, to := avroSpan(b, i)
+			if to < 0 {
+				return d, 0, errAvroShort
+			}
+			*s, i = string(b[from:to]), to
+		}
+	}
+	branch, i := avroVar(b, i)
+	if i < 0 {
+		return d, 0, errAvroShort
+	}
+	if branch == wrapNull {
+		return d, i, nil
+	}
+	if branch == wrapArray {
+		return d, 0, fmt.Errorf("%w: delete with several ordering values", ErrUnsupported)
+	}
+	w, ok := deleteWrappers[branch]
+	if !ok {
+		return d, 0, fmt.Errorf("ordering value of branch %d", branch)
+	}
+	d.OrderingType = w.typ
+	o := op{node: &avroType{kind: w.kind, logical: w.logical, precision: w.typ.Precision, scale: w.typ.Scale}}
+	if err := o.resolve(w.typ); err != nil {
+		return d, 0, err
+	}
+	if d.Ordering, i, err = o.value(b, i, ""); err != nil {
+		return d, 0, err
+	}
+	if branch == wrapInt && d.Ordering == int32(0) {
+		// The value that says "no ordering value".
+		d.Ordering, d.OrderingType = nil, Type{}
+	}
+	return d, i, nil
+}
+
+type deleteWrapper struct {
+	kind    avroKind
+	logical string
+	typ     Type
+}
+
+var deleteWrappers = map[int64]deleteWrapper{
+	wrapBool:            {avroBool, "", Type{Kind: Bool}},
+	wrapInt:             {avroInt, "", Type{Kind: Int32}},
+	wrapLong:            {avroLong, "", Type{Kind: Int64}},
+	wrapFloat:           {avroFloat, "", Type{Kind: Float32}},
+	wrapDouble:          {avroDouble, "", Type{Kind: Float64}},
+	wrapBytes:           {avroBytes, "", Type{Kind: Bytes}},
+	wrapString:          {avroString, "", Type{Kind: String}},
+	wrapDate:            {avroInt, "date", Type{Kind: Date}},
+	wrapDecimal:         {avroBytes, "decimal", Type{Kind: Decimal, Precision: wrapDecimalPrecision, Scale: wrapDecimalScale}},
+	wrapTimeMicros:      {avroLong, "", Type{Kind: Int64}},
+	wrapTimestampMicros: {avroLong, "timestamp-micros", Type{Kind: Timestamp}},
+}
+
+// appendDelete appends a HoodieDeleteRecord.
+func appendDelete(dst []byte, d *LogDelete) ([]byte, error) {
+	for _, s := range []string{d.Key, d.Partition} {
+		dst = append(appendVar(append(dst, 2), int64(len(s))), s...)
+	}
+	bad := func() error { return fmt.Errorf("ordering value %T of type %s", d.Ordering, d.OrderingType) }
+	wrap := func(branch int64) { dst = appendVar(dst, branch) }
+	switch x := d.Ordering.(type) {
+	case nil:
+		wrap(wrapInt)
+		return append(dst, 0), nil
+	case bool:
+		wrap(wrapBool)
+		return append(dst, boolByte(x)), nil
+	case int32:
+		if d.OrderingType.Kind == Date {
+			wrap(wrapDate)
+		} else {
+			wrap(wrapInt)
+		}
+		return appendVar(dst, int64(x)), nil
+	case int64:
+		// Hudi takes the value as it stands in the Avro record: a timestamp is a long there.
+		wrap(wrapLong)
+		return appendVar(dst, x), nil
+	case float32:
+		wrap(wrapFloat)
+		return op32(dst, x), nil
+	case float64:
+		wrap(wrapDouble)
+		return op64(dst, x), nil
+	case []byte:
+		wrap(wrapBytes)
+		return append(appendVar(dst, int64(len(x))), x...), nil
+	case string:
+		wrap(wrapString)
+		return append(appendVar(dst, int64(len(x))), x...), nil
+	case decimal128.Num:
+		n, exact := rescaleDecimal(x, d.OrderingType.Scale, wrapDecimalScale)
+		if !exact || d.OrderingType.Kind != Decimal {
+			return dst, bad()
+		}
+		wrap(wrapDecimal)
+		width := numWidth(n)
+		dst, _ = appendDecimal(appendVar(dst, int64(width)), n, width)
+		return dst, nil
+	}
+	return dst, bad()
+}
+
+// rescaleDecimal changes the number of digits after the point; exact is false if digits or the number itself got lost.
+func rescaleDecimal(n decimal128.Num, from, to int) (_ decimal128.Num, exact bool) {
+	x := n.BigInt()
+	diff := to - from
+	factor := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(diff, -diff))), nil)
+	exact = true
+	if diff >= 0 {
+		x = new(big.Int).Mul(x, factor)
+	} else {
+		rest := new(big.Int)
+		x, rest = new(big.Int).DivMod(x, factor, rest)
+		exact = rest.Sign() == 0
+	}
+	if x.BitLen() > 127 {
+		return decimal128.Num{}, false
+	}
+	return decimal128.FromBigInt(x), exact
+}
