@@ -162,6 +162,9 @@ func parseType(ctx *sql.Context, text string) (sql.Type, error) {
 }
 
 func collationText(c sql.CollationID) string {
+	if c == sql.Collation_Unspecified {
+		return ""
+	}
 	return " CHARACTER SET " + c.CharacterSet().Name() + " COLLATE " + c.Name()
 }
 
