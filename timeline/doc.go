@@ -1,0 +1,13 @@
+// Package timeline owns what stands in a table's .hoodie folder: hoodie.properties, the instants of the active and the
+// archived timeline, commit metadata, Avro plans, markers, partition metadata, and the view that groups data files into
+// file slices. It knows file names, never what data files hold.
+//
+// Table version 6 (timeline layout 1) is read and written. Every other version is refused by name in one place, checkVersion,
+// so that a later layout is one more case there and in the functions that name files.
+//
+// Invariants:
+//   - The appearance of the completed file is the commit. Each file of an instant is created only if its name is free,
+//     in the order requested, inflight, completed, and pending files go in the opposite order: inflight, then requested.
+//   - A completed commit that does not decode is a *storage.CorruptError that names its file; it never counts as empty.
+//   - A Timeline and a View never change once they are built; Apply makes a new View that shares what did not change.
+package timeline

@@ -1,0 +1,335 @@
+package timeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lakesql/lakesql/storage"
+)
+
+// Keys of hoodie.properties that this package reads or writes.
+const (
+	KeyName             = "hoodie.table.name"
+	KeyDatabase         = "hoodie.database.name"
+	KeyType             = "hoodie.table.type"
+	KeyVersion          = "hoodie.table.version"
+	KeyLayoutVersion    = "hoodie.timeline.layout.version"
+	KeyChecksum         = "hoodie.table.checksum"
+	KeyRecordKeyFields  = "hoodie.table.recordkey.fields"
+	KeyPartitionFields  = "hoodie.table.partition.fields"
+	KeyPrecombineField  = "hoodie.table.precombine.field"
+	KeyOrderingFields   = "hoodie.table.ordering.fields"
+	KeyKeyGenerator     = "hoodie.table.keygenerator.class"
+	KeyPayloadClass     = "hoodie.compaction.payload.class"
+	KeyMergeMode        = "hoodie.record.merge.mode"
+	KeyMergeStrategy    = "hoodie.compaction.record.merger.strategy"
+	KeyCreateSchema     = "hoodie.table.create.schema"
+	KeyBaseFileFormat   = "hoodie.table.base.file.format"
+	KeyPopulateMeta     = "hoodie.populate.meta.fields"
+	KeyHiveStyle        = "hoodie.datasource.write.hive_style_partitioning"
+	KeyURLEncode        = "hoodie.datasource.write.partitionpath.urlencode"
+	KeyDropPartition    = "hoodie.datasource.write.drop.partition.columns"
+	KeyPartitionMeta    = "hoodie.partition.metafile.use.base.format"
+	KeyTimezone         = "hoodie.table.timeline.timezone"
+	KeyArchiveFolder    = "hoodie.archivelog.folder"
+	KeyMetadata         = "hoodie.table.metadata.partitions"
+	KeyMetadataInflight = "hoodie.table.metadata.partitions.inflight"
+	KeyBootstrapBase    = "hoodie.bootstrap.base.path"
+	KeyCDC              = "hoodie.table.cdc.enabled"
+)
+
+// Values of KeyType and the payload classes that stand for the two orderings.
+const (
+	CopyOnWrite = "COPY_ON_WRITE"
+	MergeOnRead = "MERGE_ON_READ"
+
+	PayloadOverwrite = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
+	PayloadDefault   = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
+)
+
+const (
+	metaFolder     = ".hoodie"
+	propertiesFile = "hoodie.properties"
+	backupFile     = "hoodie.properties.backup"
+)
+
+// Properties are the settings of a table, unescaped. Keys that this package does not know are kept.
+type Properties map[string]string
+
+// join makes an object name of its parts; empty ones (the folder of a store's root, no partition) vanish.
+func join(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(p string) bool { return p == "" }), "/")
+}
+
+// readObject gives the whole content of an object.
+func readObject(ctx context.Context, s storage.Store, name string) ([]byte, error) {
+	o, err := s.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer o.Close()
+	b := make([]byte, o.Size())
+	if len(b) == 0 {
+		return b, nil
+	}
+	if n, err := o.ReadAt(b, 0); n < len(b) {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// retryPauses are the waits before a file is read once more that another engine may be in the middle of writing: Hudi
+// itself creates files of a local timeline under their final names and fills them afterwards.
+var retryPauses = []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 150 * time.Millisecond}
+
+// settle calls f until it succeeds, fails with something else than damage, or the pauses are used up.
+func settle(ctx context.Context, f func() error) error {
+	for try := 0; ; try++ {
+		err := f()
+		var damage *storage.CorruptError
+		if err == nil || try == len(retryPauses) || !errors.As(err, &damage) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(retryPauses[try]):
+		}
+	}
+}
+
+// ReadProperties reads the hoodie.properties of the table in folder dir. While another engine replaces the file, its
+// backup is read. An error wraps storage.ErrNotExist if there is no such table, or is a *storage.CorruptError.
+func ReadProperties(ctx context.Context, s storage.Store, dir string) (Properties, error) {
+	var p Properties
+	err := settle(ctx, func() (err error) {
+		p, err = readPropertiesFile(ctx, s, join(dir, metaFolder, propertiesFile))
+		var damage *storage.CorruptError
+		if !errors.Is(err, storage.ErrNotExist) && !errors.As(err, &damage) {
+			return err
+		}
+		backup, berr := readPropertiesFile(ctx, s, join(dir, metaFolder, backupFile))
+		if berr == nil {
+			p, err = backup, nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading table properties: %w", err)
+	}
+	return p, nil
+}
+
+func readPropertiesFile(ctx context.Context, s storage.Store, name string) (Properties, error) {
+	b, err := readObject(ctx, s, name)
+	if err != nil {
+		return nil, err
+	}
+	p, err := ParseProperties(b)
+	if err != nil {
+		return nil, &storage.CorruptError{Name: name, Offset: -1, Err: err}
+	}
+	if p[KeyName] == "" {
+		return nil, &storage.CorruptError{Name: name, Offset: -1, Err: errors.New("no " + KeyName)}
+	}
+	if sum, ok := p[KeyChecksum]; ok && sum != p.Checksum() {
+		return nil, &storage.CorruptError{Name: name, Offset: -1, Err: fmt.Errorf("%s is %s, not %s", KeyChecksum, sum, p.Checksum())}
+	}
+	return p, nil
+}
+
+// WriteProperties replaces the hoodie.properties of the table in folder dir at once; the checksum is set.
+func WriteProperties(ctx context.Context, s storage.Store, dir string, p Properties) error {
+	if p[KeyName] == "" {
+		return fmt.Errorf("writing table properties: no %s", KeyName)
+	}
+	p = maps.Clone(p)
+	p[KeyChecksum] = p.Checksum()
+	name := join(dir, metaFolder, propertiesFile)
+	// Hadoop refuses a file whose checksum file is of another content, and does without one that is missing: it goes first.
+	if err := s.Remove(ctx, join(dir, metaFolder, "."+propertiesFile+".crc")); err != nil {
+		return fmt.Errorf("writing table properties: %w", err)
+	}
+	if err := s.Replace(ctx, name, p.format("Properties saved on "+now().UTC().Format(time.RFC3339Nano))); err != nil {
+		return fmt.Errorf("writing table properties: %w", err)
+	}
+	// A backup holds what was before; a reader that met a damaged main file would go back to it.
+	if err := s.Remove(ctx, join(dir, metaFolder, backupFile), join(dir, metaFolder, "."+backupFile+".crc")); err != nil {
+		return fmt.Errorf("writing table properties: %w", err)
+	}
+	return nil
+}
+
+// now dates the comments that Java puts on top of properties files and the durations in rollback metadata.
+var now = time.Now
+
+// Checksum gives the value of hoodie.table.checksum: it covers the names of database and table alone.
+func (p Properties) Checksum() string {
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(p[KeyDatabase]+"."+p[KeyName]))), 10)
+}
+
+// checkVersion says whether tables of a version are read and written.
+func checkVersion(version int) error {
+	switch version {
+	case 6:
+		return nil
+	case 8, 9:
+		return fmt.Errorf("table version %d (timeline layout 2): %w", version, storage.ErrUnsupported)
+	}
+	return fmt.Errorf("table version %d: %w", version, storage.ErrUnsupported)
+}
+
+// TableVersion gives hoodie.table.version. The error wraps storage.ErrUnsupported for a version that is not read, or if there is none.
+func (p Properties) TableVersion() (int, error) {
+	text, ok := p[KeyVersion]
+	if !ok {
+		return 0, fmt.Errorf("table without %s: %w", KeyVersion, storage.ErrUnsupported)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s %q: %w", KeyVersion, text, storage.ErrUnsupported)
+	}
+	return n, checkVersion(n)
+}
+
+// Supported says whether tables with these properties are read and written; the error names the feature that is not, and
+// wraps storage.ErrUnsupported.
+func (p Properties) Supported() error {
+	if _, err := p.TableVersion(); err != nil {
+		return err
+	}
+	refuse := func(key string) error { return fmt.Errorf("%s=%s: %w", key, p[key], storage.ErrUnsupported) }
+	switch {
+	case p[KeyLayoutVersion] != "" && p[KeyLayoutVersion] != "1":
+		return refuse(KeyLayoutVersion)
+	case p[KeyBaseFileFormat] != "" && !strings.EqualFold(p[KeyBaseFileFormat], "PARQUET"):
+		return refuse(KeyBaseFileFormat)
+	case strings.EqualFold(p[KeyPopulateMeta], "false"):
+		return refuse(KeyPopulateMeta)
+	case p.flag(KeyDropPartition):
+		return refuse(KeyDropPartition)
+	case p[KeyBootstrapBase] != "":
+		return refuse(KeyBootstrapBase)
+	}
+	return nil
+}
+
+func (p Properties) flag(key string) bool { return strings.EqualFold(p[key], "true") }
+
+// list takes a comma list apart; nil if it is empty or absent.
+func (p Properties) list(key string) []string {
+	var out []string
+	for f := range strings.SplitSeq(p[key], ",") {
+		if f = strings.TrimSpace(f); f != "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// RecordKeyFields gives the columns of the record key; nil if keys were generated.
+func (p Properties) RecordKeyFields() []string { return p.list(KeyRecordKeyFields) }
+
+// PartitionFields gives the columns of the partition path; nil if the table has no partitions.
+func (p Properties) PartitionFields() []string {
+	fields := p.list(KeyPartitionFields)
+	for i, f := range fields {
+		fields[i], _, _ = strings.Cut(f, ":") // the custom key generator may add ":SIMPLE" or ":TIMESTAMP"
+	}
+	return fields
+}
+
+// OrderingFields gives the columns that order the versions of a record; nil if there are none.
+func (p Properties) OrderingFields() []string {
+	if f := p.list(KeyOrderingFields); f != nil {
+		return f
+	}
+	return p.list(KeyPrecombineField)
+}
+
+// TableType gives CopyOnWrite or MergeOnRead.
+func (p Properties) TableType() string {
+	if t := strings.ToUpper(p[KeyType]); t != "" {
+		return t
+	}
+	return CopyOnWrite
+}
+
+// HiveStyle says whether partition paths read "column=value".
+func (p Properties) HiveStyle() bool { return p.flag(KeyHiveStyle) }
+
+// URLEncode says whether values in partition paths are URL-encoded.
+func (p Properties) URLEncode() bool { return p.flag(KeyURLEncode) }
+
+// Ordering says how versions of a record merge. A payload class, or a merge mode, that is none of the two built in is
+// named by payload, else payload is "". In version 6 the payload class decides, whatever the merge strategy says. For
+// OverwriteWithLatestAvroPayload the last write wins, as Hudi 1.1 and hudi-rs have it (0.15 orders log records among themselves).
+func (p Properties) Ordering() (o storage.Ordering, payload string) {
+	switch class := p[KeyPayloadClass]; class {
+	case PayloadOverwrite:
+		return storage.CommitTime, ""
+	case PayloadDefault:
+		return storage.EventTime, ""
+	case "":
+	default:
+		return storage.CommitTime, class
+	}
+	switch mode := strings.ToUpper(p[KeyMergeMode]); mode {
+	case "COMMIT_TIME_ORDERING":
+		return storage.CommitTime, ""
+	case "EVENT_TIME_ORDERING":
+		return storage.EventTime, ""
+	case "":
+	default:
+		return storage.CommitTime, mode
+	}
+	if p.OrderingFields() != nil {
+		return storage.EventTime, ""
+	}
+	return storage.CommitTime, ""
+}
+
+// Timezone gives the zone in which instant times are drawn: UTC, or the zone of this process.
+func (p Properties) Timezone() *time.Location {
+	if strings.EqualFold(p[KeyTimezone], "UTC") {
+		return time.UTC
+	}
+	return time.Local
+}
+
+// ArchiveFolder gives the folder of the archived timeline below .hoodie; "" is .hoodie itself.
+func (p Properties) ArchiveFolder() string { return p[KeyArchiveFolder] }
+
+// Create makes the table in folder dir: its hoodie.properties, with the defaults of version 6 where p says nothing. The
+// folders of a table are implied by the objects in them. The error wraps storage.ErrExist if there is a table already.
+func Create(ctx context.Context, s storage.Store, dir string, p Properties) error {
+	p = maps.Clone(p)
+	for key, value := range map[string]string{
+		KeyType: CopyOnWrite, KeyVersion: "6", KeyLayoutVersion: "1", KeyDatabase: "", KeyBaseFileFormat: "PARQUET",
+		KeyPopulateMeta: "true", KeyArchiveFolder: "archived", KeyTimezone: "UTC", KeyPartitionFields: "",
+		KeyHiveStyle: "false", KeyURLEncode: "false", KeyDropPartition: "false", KeyPartitionMeta: "false", KeyCDC: "false",
+	} {
+		if _, ok := p[key]; !ok {
+			p[key] = value
+		}
+	}
+	if p[KeyName] == "" {
+		return fmt.Errorf("creating table in %s: no %s", dir, KeyName)
+	}
+	if err := p.Supported(); err != nil {
+		return fmt.Errorf("creating table in %s: %w", dir, err)
+	}
+	p[KeyChecksum] = p.Checksum()
+	comment := "Properties saved on " + now().UTC().Format(time.RFC3339Nano)
+	if err := s.PutNew(ctx, join(dir, metaFolder, propertiesFile), p.format(comment)); err != nil {
+		return fmt.Errorf("creating table in %s: %w", dir, err)
+	}
+	return nil
+}
