@@ -95,6 +95,8 @@ func literalText(l *expression.Literal) (string, bool) {
 		return "TIME'" + v.String() + "'", true
 	case *apd.Decimal:
 		return v.Text('f'), true
+	case float32:
+		return strconv.FormatFloat(float64(v), 'E', -1, 32), true
 	case float64:
 		return strconv.FormatFloat(v, 'E', -1, 64), true
 	case sql.JSONWrapper:
