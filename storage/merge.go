@@ -137,8 +137,9 @@ func orderOfDelete(d *LogDelete, field Type) orderValue {
 
 // logData is what the logs of a slice hold: their blocks in scan order.
 type logData struct {
-	blocks []loadedBlock
-	bytes  int64
+	blocks  []loadedBlock
+	schemas []string
+	bytes   int64
 }
 
 type loadedBlock struct {
