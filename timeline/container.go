@@ -80,12 +80,19 @@ func (c *container) wrap(body []byte, sync [16]byte) []byte {
 	return append(b, sync[:]...)
 }
 
-// decode reads the record of a file of any writer: fields that the writer left out keep v's values, unknown ones are skipped.
-func decodeContainer(name string, b []byte, v any) error {
+// decode reads the record of a file of any writer: fields are found by name, those that the writer left out get their defaults, and
+// those that this schema has not are skipped.
+func (c *container) decode(name string, b []byte, v any) error {
+	c.load()
 	damaged := func(err error) error {
 		return &storage.CorruptError{Name: name, Offset: -1, Err: fmt.Errorf("avro container: %w", err)}
 	}
-	r, err := ocf.NewReader(bytes.NewReader(b))
+	r, err := ocf.NewReader(bytes.NewReader(b), ocf.WithReaderSchemaFunc(func(r *ocf.Reader) (*avro.Schema, error) {
+		if string(r.Metadata()["avro.schema"]) == c.text {
+			return nil, nil // the usual case needs no resolving
+		}
+		return c.schema, nil
+	}))
 	if err != nil {
 		return damaged(err)
 	}
@@ -99,13 +106,13 @@ func decodeContainer(name string, b []byte, v any) error {
 	return nil
 }
 
-// readContainer reads a file of the timeline; one being written by another engine is read again.
-func readContainer(ctx context.Context, s storage.Store, name string, v any) error {
+// read reads a file of the timeline; one being written by another engine is read again.
+func (c *container) read(ctx context.Context, s storage.Store, name string, v any) error {
 	return settle(ctx, func() error {
 		b, err := readObject(ctx, s, name)
 		if err != nil {
 			return err
 		}
-		return decodeContainer(name, b, v)
+		return c.decode(name, b, v)
 	})
 }

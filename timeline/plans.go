@@ -43,7 +43,7 @@ func (p *CompactionPlan) Encode() ([]byte, error) { return compactionPlanFile.en
 func ReadCompactionPlan(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*CompactionPlan, error) {
 	var p CompactionPlan
 	in := Instant{Time: it, Action: Compaction}
-	if err := readContainer(ctx, s, in.object(dir, Requested), &p); err != nil {
+	if err := compactionPlanFile.read(ctx, s, in.object(dir, Requested), &p); err != nil {
 		return nil, fmt.Errorf("reading compaction plan %s: %w", it, err)
 	}
 	return &p, nil
@@ -81,7 +81,7 @@ func (p *CleanPlan) Encode() ([]byte, error) { return cleanPlanFile.encode(p) }
 func ReadCleanPlan(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*CleanPlan, error) {
 	var p CleanPlan
 	in := Instant{Time: it, Action: Clean}
-	if err := readContainer(ctx, s, in.object(dir, Requested), &p); err != nil {
+	if err := cleanPlanFile.read(ctx, s, in.object(dir, Requested), &p); err != nil {
 		return nil, fmt.Errorf("reading clean plan %s: %w", it, err)
 	}
 	return &p, nil
@@ -117,7 +117,7 @@ func (m *CleanMeta) Encode() ([]byte, error) { return cleanMetaFile.encode(m) }
 func ReadClean(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*CleanMeta, error) {
 	var m CleanMeta
 	in := Instant{Time: it, Action: Clean, State: Completed}
-	if err := readContainer(ctx, s, in.object(dir, Completed), &m); err != nil {
+	if err := cleanMetaFile.read(ctx, s, in.object(dir, Completed), &m); err != nil {
 		return nil, fmt.Errorf("reading clean %s: %w", it, err)
 	}
 	return &m, nil
@@ -176,7 +176,7 @@ func (m *SavepointMeta) Encode() ([]byte, error) { return savepointMetaFile.enco
 func ReadSavepoint(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*SavepointMeta, error) {
 	var m SavepointMeta
 	in := Instant{Time: it, Action: Savepoint, State: Completed}
-	if err := readContainer(ctx, s, in.object(dir, Completed), &m); err != nil {
+	if err := savepointMetaFile.read(ctx, s, in.object(dir, Completed), &m); err != nil {
 		return nil, fmt.Errorf("reading savepoint %s: %w", it, err)
 	}
 	return &m, nil
@@ -239,7 +239,7 @@ func ReadRequestedReplace(ctx context.Context, s storage.Store, dir string, it s
 	if len(b) == 0 {
 		return &r, nil
 	}
-	if err := readContainer(ctx, s, name, &r); err != nil {
+	if err := requestedReplaceFile.read(ctx, s, name, &r); err != nil {
 		return nil, fmt.Errorf("reading requested replacecommit %s: %w", it, err)
 	}
 	return &r, nil

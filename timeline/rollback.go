@@ -62,7 +62,7 @@ func (m *RollbackMeta) Encode() ([]byte, error) { return rollbackMetaFile.encode
 func ReadRollbackPlan(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*RollbackPlan, error) {
 	var p RollbackPlan
 	in := Instant{Time: it, Action: Rollback}
-	if err := readContainer(ctx, s, in.object(dir, Requested), &p); err != nil {
+	if err := rollbackPlanFile.read(ctx, s, in.object(dir, Requested), &p); err != nil {
 		return nil, fmt.Errorf("reading rollback plan %s: %w", it, err)
 	}
 	return &p, nil
@@ -72,7 +72,7 @@ func ReadRollbackPlan(ctx context.Context, s storage.Store, dir string, it stora
 func ReadRollback(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*RollbackMeta, error) {
 	var m RollbackMeta
 	in := Instant{Time: it, Action: Rollback, State: Completed}
-	if err := readContainer(ctx, s, in.object(dir, Completed), &m); err != nil {
+	if err := rollbackMetaFile.read(ctx, s, in.object(dir, Completed), &m); err != nil {
 		return nil, fmt.Errorf("reading rollback %s: %w", it, err)
 	}
 	return &m, nil
@@ -93,7 +93,7 @@ func rollbackTargets(ctx context.Context, s storage.Store, dir string, in Instan
 		var infos []InstantInfo
 		if state == Requested {
 			var p RollbackPlan
-			if err := decodeContainer(name, b, &p); err != nil {
+			if err := rollbackPlanFile.decode(name, b, &p); err != nil {
 				return nil, err
 			}
 			if p.Target != nil {
@@ -101,7 +101,7 @@ func rollbackTargets(ctx context.Context, s storage.Store, dir string, in Instan
 			}
 		} else {
 			var m RollbackMeta
-			if err := decodeContainer(name, b, &m); err != nil {
+			if err := rollbackMetaFile.decode(name, b, &m); err != nil {
 				return nil, err
 			}
 			infos = m.Instants
@@ -160,7 +160,15 @@ func RollBack(ctx context.Context, s storage.Store, dir string, in Instant, at s
 		return fmt.Errorf("rolling back %s: %w", in, err)
 	}
 	rb := Instant{Time: at, Action: Rollback}
-	if err := s.PutNew(ctx, rb.object(dir, Requested), b); err != nil && !errors.Is(err, storage.ErrExist) {
+	err = s.PutNew(ctx, rb.object(dir, Requested), b)
+	if errors.Is(err, storage.ErrExist) {
+		// The plan of an earlier attempt holds; one for another instant is somebody else's.
+		var old *RollbackPlan
+		if old, err = ReadRollbackPlan(ctx, s, dir, at); err == nil && (old.Target == nil || *old.Target != *plan.Target) {
+			err = fmt.Errorf("%s is another rollback: %w", at, ErrConflict)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("rolling back %s: %w", in, err)
 	}
 	return ResumeRollback(ctx, s, dir, at)

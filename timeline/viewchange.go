@@ -253,7 +253,7 @@ func instantChange(ctx context.Context, s storage.Store, dir string, in Instant)
 			return c, false, err
 		}
 		var m CleanMeta
-		if err := decodeContainer(name, b, &m); err != nil {
+		if err := cleanMetaFile.decode(name, b, &m); err != nil {
 			return c, false, err
 		}
 		c.Removed = map[string][]string{}
@@ -269,7 +269,7 @@ func instantChange(ctx context.Context, s storage.Store, dir string, in Instant)
 			return c, false, err
 		}
 		var m RollbackMeta
-		if err := decodeContainer(name, b, &m); err != nil {
+		if err := rollbackMetaFile.decode(name, b, &m); err != nil {
 			return c, false, err
 		}
 		c.Removed, c.Added = map[string][]string{}, map[string]map[string]int64{}
