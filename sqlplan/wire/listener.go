@@ -144,6 +144,9 @@ type conn struct {
 	reset   atomic.Bool                    // the next OK packet answers COM_RESET_CONNECTION
 	failed  atomic.Pointer[mysql.SQLError] // why the statement of a cursor failed
 
+	greeted      bool          // the client's first packet is read
+	capabilities atomic.Uint32 // what that packet says the client can do
+
 	mu     sync.Mutex
 	cursor map[uint32]bool // by statement: was the last execution asked to open a cursor? guarded by mu
 }
@@ -215,6 +218,13 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 func (c *conn) command(seq byte, head []byte) {
+	if !c.greeted {
+		c.greeted = true
+		if len(head) >= 4 {
+			c.capabilities.Store(binary.LittleEndian.Uint32(head))
+		}
+		return
+	}
 	if seq != 0 || len(head) == 0 {
 		return
 	}

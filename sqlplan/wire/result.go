@@ -8,8 +8,6 @@ import (
 
 	"github.com/dolthub/go-mysql-server/server"
 	"github.com/dolthub/go-mysql-server/sql"
-	"github.com/dolthub/go-mysql-server/sql/plan"
-	"github.com/dolthub/go-mysql-server/sql/rowexec"
 	"github.com/dolthub/go-mysql-server/sql/types"
 	"github.com/dolthub/vitess/go/mysql"
 	"github.com/dolthub/vitess/go/sqltypes"
@@ -56,6 +54,9 @@ func (h *handler) answer(ctx *sql.Context, c *mysql.Conn, st *statement, schema 
 		}
 		if err := done(); err != nil {
 			return err
+		}
+		if ld, ok := st.ast.(*sqlparser.Load); ok && r.Info == "" {
+			r.Info = loadInfo(st.load.records, int64(r.RowsAffected), ld.IgnoreOrReplace == sqlparser.ReplaceStr, ctx.WarningCount())
 		}
 		return st.send(r, st.more)
 	}
@@ -349,8 +350,3 @@ func (o *origins) addTable(t sqlparser.TableExpr) {
 		}
 	}
 }
-
-var (
-	_ = plan.IsSessionAutocommit
-	_ = rowexec.FinalizeIters
-)

@@ -29,6 +29,7 @@ type statement struct {
 	more    bool                // further statements follow
 	started bool                // part of the answer has been handed to send
 	touched bool                // something happened that cannot be taken back
+	load    loadState           // of LOAD DATA
 }
 
 // Causes with which a running statement is cancelled.
@@ -115,7 +116,7 @@ func interrupted(ctx context.Context, err error) error {
 
 // attempt executes the statement once. again: it failed in a way that another attempt may not.
 func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (rest string, again bool, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, loadStateKey{}, &st.load))
 	defer cancel(nil)
 	err = h.recovered(c, st.text, func() error {
 		sqlCtx, err := h.sm.NewContextWithQuery(ctx, c, st.text)
@@ -193,7 +194,11 @@ func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text s
 	}
 	switch ast := st.ast.(type) {
 	case *sqlparser.Load:
+		if err := loadable(c, st, ast); err != nil {
+			return err
+		}
 		st.touched = true // the client sends its file once
+		st.load = loadState{listed: len(ast.Columns)}
 	case *sqlparser.Kill:
 		if err := h.killable(ast); err != nil {
 			return err
@@ -206,6 +211,20 @@ func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text s
 		return interrupted(ctx, err)
 	}
 	return h.answer(ctx, c, st, schema, iter)
+}
+
+// loadable refuses LOAD DATA LOCAL where the protocol has no way to ask for the file.
+func loadable(c *mysql.Conn, st *statement, ld *sqlparser.Load) error {
+	if !bool(ld.Local) {
+		return nil
+	}
+	if st.prepared != nil {
+		return mysql.NewSQLError(1295, "HY000", "This command is not supported in the prepared statement protocol yet")
+	}
+	if w, ok := c.Conn.(*conn); ok && w.capabilities.Load()&mysql.CapabilityClientLocalFiles == 0 {
+		return errLocalOff
+	}
+	return nil
 }
 
 // killable refuses KILL of a connection that does not exist.

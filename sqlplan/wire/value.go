@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/dolthub/go-mysql-server/sql"
-	"github.com/dolthub/go-mysql-server/sql/types"
 	"github.com/dolthub/vitess/go/sqltypes"
 	querypb "github.com/dolthub/vitess/go/vt/proto/query"
 )
@@ -182,5 +181,3 @@ func appendFloat(b []byte, f float64, bits int) []byte {
 		return append(b, sig[point:n]...)
 	}
 }
-
-var _ = types.IsNumber
