@@ -3,6 +3,7 @@ package sqlplan
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -163,7 +164,7 @@ func TestValuesRoundTrip(t *testing.T) {
 }
 
 func TestTypeTextRoundTrip(t *testing.T) {
-	texts := []string{"varchar(5) collate utf8mb4_general_ci", "char(3) character set ascii", "tinytext", "text character set latin1 collate latin1_german1_ci",
+	texts := []string{"varchar(5) collate utf8mb4_general_ci", "char(3) character set ascii", "linestring", "polygon srid 0", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "tinytext", "text character set latin1 collate latin1_german1_ci",
 		"mediumtext", "tinyblob", "blob", "mediumblob", "json", "point srid 4326", "enum('a''b','c\\\\d','e\\nf','g\"h') collate utf8mb4_unicode_ci",
 		"set('a','b') character set latin1", "datetime", "datetime(3)", "timestamp", "timestamp(1)", "float(10)", "double", "bit(7)", "vector(3)"}
 	for _, c := range valueCases {
@@ -465,6 +466,96 @@ func BenchmarkDecode(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		if _, err := codec.decode(batch, i%1000); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// Random values of every kind come back, and what a key shows keeps their order where keyCollation says so.
+func TestRandomValuesRoundTrip(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	ctx := sql.NewEmptyContext()
+	for range 300 {
+		p := 1 + r.IntN(65)
+		s := r.IntN(min(p, types.DecimalTypeMaxScale) + 1)
+		typ := types.MustCreateColumnDecimalType(uint8(p), uint8(s))
+		st, err := storageType(typ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		codec, err := newColumnCodec(&sql.Column{Name: "c", Type: typ}, storage.Field{Type: st})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			var digits strings.Builder
+			for range 1 + r.IntN(p) {
+				digits.WriteByte(byte('0' + r.IntN(10)))
+			}
+			d, _, err := apd.NewFromString(digits.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Exponent = int32(-s)
+			d.Negative = r.IntN(2) == 0 && !d.IsZero()
+			v, in, err := typ.Convert(ctx, d)
+			if err != nil || in != sql.InRange {
+				t.Fatalf("%s as %s: %v %v", d.Text('f'), typ, in, err)
+			}
+			kept, err := codec.toStorage(v)
+			if err != nil {
+				t.Fatalf("%s as %s: %v", d.Text('f'), typ, err)
+			}
+			back, err := codec.fromValue(kept)
+			if err != nil || !sameValue(v, back) {
+				t.Fatalf("%s as %s came back as %v (%v)", d.Text('f'), typ, back, err)
+			}
+		}
+	}
+	for range 5000 {
+		at := time.UnixMicro(r.Int64N(2*253402300799999999) - 253402300799999999/2).UTC()
+		for _, typ := range []sql.Type{types.DatetimeMaxPrecision, types.Date} {
+			st, _ := storageType(typ)
+			codec, err := newColumnCodec(&sql.Column{Name: "c", Type: typ}, storage.Field{Type: st})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := at
+			if types.IsDateType(typ) {
+				v = at.Truncate(24 * time.Hour)
+			}
+			kept, err := codec.toStorage(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if back, err := codec.fromValue(kept); err != nil || back != any(v) {
+				t.Fatalf("%v came back as %v (%v)", v, back, err)
+			}
+		}
+	}
+}
+
+func TestKeyCollation(t *testing.T) {
+	for _, c := range []struct {
+		typ         string
+		collation   string
+		ordered, ok bool
+	}{
+		{"int", "", true, true},
+		{"bigint unsigned", "", true, true},
+		{"bit(64)", "", true, true},
+		{"varchar(5) collate utf8mb4_0900_ai_ci", "utf8mb4_0900_ai_ci", true, true},
+		{"varbinary(5)", "", true, true},
+		{"enum('b','a')", "", false, true},
+		{"set('b','a')", "", false, true},
+		{"decimal(38,2)", "", true, true},
+		{"decimal(39,2)", "", false, true},
+		{"json", "", false, false},
+		{"point", "", false, false},
+		{"vector(2)", "", false, false},
+	} {
+		collation, ordered, ok := keyCollation(mustType(t, c.typ))
+		if collation != c.collation || ordered != c.ordered || ok != c.ok {
+			t.Errorf("%s: %q %v %v", c.typ, collation, ordered, ok)
 		}
 	}
 }
