@@ -14,8 +14,8 @@ import (
 // VIRTUAL generated columns are not kept: they are NULL in decoded rows, and the front end computes them above.
 type rowCodec struct {
 	width  int // columns of the MySQL schema
-	fields int // fields of the table schema
 	cols   []rowColumn
+	byName map[string]*columnCodec
 }
 
 type rowColumn struct {
@@ -28,7 +28,17 @@ type rowColumn struct {
 // newRowCodec makes the codec between sch and st. Every column of sch except VIRTUAL and meta columns must have its field;
 // fields of st without a column are left alone.
 func newRowCodec(sch sql.Schema, st *storage.Schema) (*rowCodec, error) {
-	r := &rowCodec{width: len(sch), fields: len(st.Fields)}
+	return (*rowCodec)(nil).over(sch, st)
+}
+
+// over makes the codec between another choice of the table's columns and fields. It takes the columns that r has from there,
+// so that a scan of a few columns costs little to start.
+func (r *rowCodec) over(sch sql.Schema, st *storage.Schema) (*rowCodec, error) {
+	known := map[string]*columnCodec{}
+	if r != nil {
+		known = r.byName
+	}
+	out := &rowCodec{width: len(sch), cols: make([]rowColumn, 0, len(sch)), byName: make(map[string]*columnCodec, len(sch))}
 	for i, col := range sch {
 		if col.Virtual {
 			continue
@@ -41,13 +51,17 @@ func newRowCodec(sch sql.Schema, st *storage.Schema) (*rowCodec, error) {
 			}
 			return nil, mysql.NewSQLError(mysql.ERBadFieldError, "42S22", "Column '%s' is missing in the files of table '%s'", col.Name, col.Source)
 		}
-		codec, err := newColumnCodec(col, st.Fields[f])
-		if err != nil {
-			return nil, err
+		codec := known[col.Name]
+		if codec == nil || codec.field != st.Fields[f].Type || !codec.typ.Equals(col.Type) {
+			var err error
+			if codec, err = newColumnCodec(col, st.Fields[f]); err != nil {
+				return nil, err
+			}
 		}
-		r.cols = append(r.cols, rowColumn{column: i, field: f, meta: meta, codec: codec})
+		out.cols = append(out.cols, rowColumn{column: i, field: f, meta: meta, codec: codec})
+		out.byName[col.Name] = codec
 	}
-	return r, nil
+	return out, nil
 }
 
 // fieldIndex finds a field by name: exactly, or as MySQL compares column names.

@@ -9,8 +9,6 @@ import (
 	"github.com/dolthub/go-mysql-server/sql/plan"
 	"github.com/dolthub/go-mysql-server/sql/rowexec"
 	"github.com/dolthub/go-mysql-server/sql/types"
-
-	"github.com/lakesql/lakesql/storage"
 )
 
 // optionsTable is a table that has options of its own.
@@ -85,13 +83,8 @@ type tableFormatter struct {
 
 var _ sql.SchemaFormatter = (*tableFormatter)(nil)
 
-// GenerateCreateTableColumnDefinition writes a column; meta columns, which are no part of a CREATE TABLE, give "".
+// GenerateCreateTableColumnDefinition writes a column.
 func (f *tableFormatter) GenerateCreateTableColumnDefinition(col *sql.Column, def, onUpdate string, table sql.CollationID) string {
-	for _, meta := range storage.MetaColumns {
-		if col.Name == meta {
-			return ""
-		}
-	}
 	if col.Default != nil && col.Generated == nil {
 		if text, ok := defaultText(col.Default); ok {
 			def = text
@@ -115,17 +108,6 @@ func (f *tableFormatter) GenerateCreateTableColumnDefinition(col *sql.Column, de
 func (f *tableFormatter) GenerateCreateTableIndexDefinition(unique, spatial, fullText, vector bool, id string, cols []string, comment string) (string, bool) {
 	return f.MySqlSchemaFormatter.GenerateCreateTableIndexDefinition(unique, spatial, fullText, vector, id, cols,
 		sql.EscapeSpecialCharactersInComment(comment))
-}
-
-// GenerateCreateTableStatement leaves out the columns that have no definition.
-func (f *tableFormatter) GenerateCreateTableStatement(name string, parts []string, temp, autoInc, charset, collation, comment string) string {
-	kept := make([]string, 0, len(parts))
-	for _, p := range parts {
-		if p != "" {
-			kept = append(kept, p)
-		}
-	}
-	return f.MySqlSchemaFormatter.GenerateCreateTableStatement(name, kept, temp, autoInc, charset, collation, comment)
 }
 
 // anyType is sql.Type under a name that its method Type leaves free.

@@ -26,6 +26,7 @@ import (
 type columnCodec struct {
 	name   string
 	typ    sql.Type
+	field  storage.Type
 	encode func(v any) (any, error)                  // v is not nil
 	decode func(v any) (any, error)                  // v is not nil
 	read   func(a arrow.Array, row int) (any, error) // the value is not NULL
@@ -80,7 +81,7 @@ func (c *columnCodec) wrap(err error) error {
 // newColumnCodec makes the codec between a column and its field. It fails when the field's type cannot hold the column's,
 // which happens when another engine changed the table's schema.
 func newColumnCodec(col *sql.Column, f storage.Field) (*columnCodec, error) {
-	c := &columnCodec{name: col.Name, typ: col.Type}
+	c := &columnCodec{name: col.Name, typ: col.Type, field: f.Type}
 	if !c.build(f.Type) {
 		return nil, mysql.NewSQLError(mysql.ERNotSupportedYet, stateNotSupported,
 			"Column '%s' is %s here and %s in the table's files", col.Name, col.Type, kindName(f.Type))

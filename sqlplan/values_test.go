@@ -430,6 +430,13 @@ func TestRowCodecMatchesByName(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(row, sql.Row{int32(1), nil, "x", nil}) {
 		t.Errorf("decoded %v (%v)", row, err)
 	}
+	part, err := c.over(sql.Schema{sch[2]}, &storage.Schema{Fields: table.Fields[:1]})
+	if err != nil || part.cols[0].codec != c.cols[1].codec {
+		t.Errorf("a part of the columns has codecs of its own (%v)", err)
+	}
+	if row, err := part.decodeRow(storage.Row{"x"}); err != nil || !reflect.DeepEqual(row, sql.Row{"x"}) {
+		t.Errorf("decoded %v (%v)", row, err)
+	}
 	if _, err := newRowCodec(sql.Schema{{Name: "missing", Type: types.Int32}}, table); err == nil {
 		t.Error("a column without a field was accepted")
 	}
