@@ -139,9 +139,16 @@ func TestValueText(t *testing.T) {
 		typ  string
 		want string
 	}{
-		{int64(-5), "BIGINT", "-5"}, {uint64(18446744073709551615), "UNSIGNED BIGINT", "18446744073709551615"},
-		{[]byte("x"), "VARCHAR", "x"}, {true, "", "1"}, {0.1, "DOUBLE", "0.1"}, {1e300, "DOUBLE", "1e300"}, {float32(0.1), "FLOAT", "0.1"},
-		{at, "DATE", "2024-02-29"}, {at, "DATETIME", "2024-02-29 01:02:03.000004"}, {at.Truncate(time.Second), "DATETIME", "2024-02-29 01:02:03"},
+		{int64(-5), "BIGINT", "-5"},
+		{uint64(18446744073709551615), "UNSIGNED BIGINT", "18446744073709551615"},
+		{[]byte("x"), "VARCHAR", "x"},
+		{true, "", "1"},
+		{0.1, "DOUBLE", "0.1"},
+		{1e300, "DOUBLE", "1e300"},
+		{float32(0.1), "FLOAT", "0.1"},
+		{at, "DATE", "2024-02-29"},
+		{at, "DATETIME", "2024-02-29 01:02:03.000004"},
+		{at.Truncate(time.Second), "DATETIME", "2024-02-29 01:02:03"},
 	} {
 		require.Equal(t, cell{text: c.want}, valueText(c.v, c.typ))
 	}
