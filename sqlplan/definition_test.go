@@ -369,3 +369,31 @@ func TestDefinitionJSON(t *testing.T) {
 		t.Error("names are not found as MySQL compares them")
 	}
 }
+
+// The front end's JSON functions take documents that come from a table.
+func TestJSONDocumentsInQueries(t *testing.T) {
+	e := newDefinedEngine(t)
+	e.exec("CREATE TABLE j (id INT PRIMARY KEY, j JSON)")
+	table, _, err := e.db.Database.GetTableInsensitive(e.ctx, "j")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range []string{`{"a": [1, 2.5, 9007199254740993], "b": {"c": "x"}}`, `{"a": [1], "b": 1}`, `5`, `{"a": [1], "b": 1}`} {
+		if err := table.(*memory.Table).Insert(e.ctx, sql.Row{int32(i + 1), jsonValue(text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.exec("COMMIT")
+	e.want("SELECT j FROM j WHERE id = 1", `{"a": [1, 2.5, 9007199254740993], "b": {"c": "x"}}`)
+	e.want("SELECT j->'$.a[2]', j->>'$.b.c', JSON_TYPE(j), JSON_LENGTH(j->'$.a'), JSON_VALID(j) FROM j WHERE id = 1", `9007199254740993|x|OBJECT|3|1`)
+	e.want("SELECT JSON_SET(j, '$.a[0]', 7) FROM j WHERE id = 1", `{"a": [7, 2.5, 9007199254740993], "b": {"c": "x"}}`)
+	e.want("SELECT JSON_REMOVE(j, '$.b') FROM j WHERE id = 1", `{"a": [1, 2.5, 9007199254740993]}`)
+	e.want("SELECT CAST(j AS CHAR), CONCAT(j, '') FROM j WHERE id = 3", `5|5`)
+	e.want("SELECT id FROM j WHERE j = CAST('{\"a\": [1], \"b\": 1}' AS JSON) ORDER BY id", "2", "4")
+	e.want("SELECT COUNT(DISTINCT j) FROM j", "3")
+	e.want("SELECT COUNT(*) FROM j GROUP BY j ORDER BY 1", "1", "1", "2")
+	e.want("SELECT JSON_CONTAINS(j, '1', '$.a') FROM j WHERE id < 3 ORDER BY id", "1", "1")
+	e.want("SELECT JSON_ARRAYAGG(j) FROM j WHERE id > 2", `[5, {"a": [1], "b": 1}]`)
+	e.want("SELECT j + 1 FROM j WHERE id = 3", "6")
+	e.want("SELECT id FROM j ORDER BY j DESC, id LIMIT 1", "1")
+}
