@@ -1,0 +1,312 @@
+package sqlplan
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/vitess/go/mysql"
+
+	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/storage"
+)
+
+// editor changes a table for one part of a statement. The rows go straight into the session's transaction; what the
+// statement reads of the table is held at the mark of its first editor (see edit).
+type editor struct {
+	table     *ownTable
+	session   *Session
+	tx        *catalog.Tx
+	inserting bool // adds rows: INSERT and REPLACE
+	replacing bool
+
+	began bool
+	mark  catalog.Mark // the statement's beginning, or the row's in a statement with IGNORE
+	err   error        // of StatementBegin, which cannot give one
+
+	// REPLACE over event times: the row that goes when the next one comes.
+	replaced sql.Row
+}
+
+var (
+	_ sql.RowReplacer      = (*editor)(nil)
+	_ sql.RowUpdater       = (*editor)(nil)
+	_ sql.ForeignKeyEditor = (*editor)(nil)
+)
+
+var (
+	_ sql.InsertableTable  = (*ownTable)(nil)
+	_ sql.UpdatableTable   = (*ownTable)(nil)
+	_ sql.DeletableTable   = (*ownTable)(nil)
+	_ sql.ReplaceableTable = (*ownTable)(nil)
+)
+
+func (t *ownTable) editor(ctx *sql.Context) *editor {
+	return &editor{table: t, session: sessionOf(ctx)}
+}
+
+func (t *ownTable) Inserter(ctx *sql.Context) sql.RowInserter {
+	e := t.editor(ctx)
+	e.inserting = true
+	return e
+}
+
+func (t *ownTable) Replacer(ctx *sql.Context) sql.RowReplacer {
+	e := t.editor(ctx)
+	e.inserting, e.replacing = true, true
+	return e
+}
+
+func (t *ownTable) Updater(ctx *sql.Context) sql.RowUpdater { return t.editor(ctx) }
+func (t *ownTable) Deleter(ctx *sql.Context) sql.RowDeleter { return t.editor(ctx) }
+
+// begin opens the edit if StatementBegin did not: the front end leaves it out for INSERT … RETURNING and for foreign keys.
+func (e *editor) begin(ctx *sql.Context) error {
+	if e.began || e.err != nil {
+		return e.err
+	}
+	s := e.session
+	tx, err := s.txOf(ctx, e.table.catalog)
+	if err != nil {
+		e.err = err
+		return err
+	}
+	e.began, e.tx, e.mark = true, tx, tx.Mark()
+	ed := s.stmt.edits[e.table.t]
+	if ed == nil {
+		ed = &edit{mark: e.mark}
+		if s.stmt.edits == nil {
+			s.stmt.edits = map[*catalog.Table]*edit{}
+		}
+		s.stmt.edits[e.table.t] = ed
+	}
+	ed.open++
+	if e.inserting {
+		ed.inserting++
+	}
+	return nil
+}
+
+// StatementBegin marks the state to which an error goes back. In a statement with IGNORE it is called for each row.
+func (e *editor) StatementBegin(ctx *sql.Context) {
+	if e.began {
+		e.mark = e.tx.Mark()
+		return
+	}
+	e.begin(ctx) // its error is kept for the first row
+}
+
+// StatementComplete ends a statement or, with IGNORE, a row.
+func (e *editor) StatementComplete(ctx *sql.Context) error { return mysqlError(e.flushReplaced(ctx)) }
+
+// DiscardChanges goes back to the beginning of the statement or of the row.
+func (e *editor) DiscardChanges(ctx *sql.Context, cause error) error {
+	e.replaced = nil
+	if !e.began || e.tx.Mark() <= e.mark {
+		return nil
+	}
+	return mysqlError(e.tx.RollbackTo(e.mark))
+}
+
+func (e *editor) Close(ctx *sql.Context) error {
+	err := e.flushReplaced(ctx)
+	if e.began {
+		e.began = false
+		if ed := e.session.stmt.edits[e.table.t]; ed != nil {
+			ed.open--
+			if e.inserting {
+				ed.inserting--
+			}
+			if ed.open == 0 {
+				delete(e.session.stmt.edits, e.table.t)
+			}
+		}
+	}
+	return mysqlError(err)
+}
+
+// encode makes the row of the table schema.
+func (e *editor) encode(row sql.Row) (storage.Row, error) {
+	def := e.table.def
+	// Meta columns, if the statement names some, stand behind the table's own.
+	if len(row) > def.codec.width {
+		row = row[:def.codec.width]
+	}
+	if len(row) < def.codec.width {
+		return nil, sql.ErrUnexpectedRowLength.New(def.codec.width, len(row))
+	}
+	if def.ordering >= 0 && row[def.ordering] == nil {
+		return nil, sql.ErrInsertIntoNonNullableProvidedNull.New(def.pk.Schema[def.ordering].Name)
+	}
+	dst := make(storage.Row, len(def.spec.Schema.Fields))
+	if err := def.codec.encode(row, dst); err != nil {
+		return nil, err
+	}
+	return dst, nil
+}
+
+// Insert adds a row. A key that is taken is the front end's own error, which ON DUPLICATE KEY and IGNORE look for.
+func (e *editor) Insert(ctx *sql.Context, row sql.Row) error {
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	dst, err := e.encode(row)
+	if err != nil {
+		return mysqlError(err)
+	}
+	if e.replaced != nil {
+		old := e.replaced
+		e.replaced = nil
+		return e.replaceVersion(ctx, old, row, dst)
+	}
+	return e.changed(e.tx.Insert(ctx, e.table.t, dst))
+}
+
+// replaceVersion puts a row of REPLACE in the place of the one with its key. In an event-time table one that comes late is
+// ignored, as Hudi's writers do.
+func (e *editor) replaceVersion(ctx *sql.Context, old, row sql.Row, dst storage.Row) error {
+	from, err := e.encode(old)
+	if err != nil {
+		return mysqlError(err)
+	}
+	err = e.tx.Update(ctx, e.table.t, from, dst)
+	var late *catalog.LateError
+	if errors.As(err, &late) {
+		e.session.stmt.late++
+		return nil
+	}
+	return e.changed(err)
+}
+
+// Update replaces a row. One that does not change is left as it is: it gets no new version.
+func (e *editor) Update(ctx *sql.Context, old, row sql.Row) error {
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	from, err := e.encode(old)
+	if err != nil {
+		return mysqlError(err)
+	}
+	to, err := e.encode(row)
+	if err != nil {
+		return mysqlError(err)
+	}
+	if sameRow(from, to) {
+		return nil
+	}
+	err = e.tx.Update(ctx, e.table.t, from, to)
+	var late *catalog.LateError
+	if errors.As(err, &late) && e.upserting() {
+		e.session.stmt.late++
+		copy(row, old) // the front end counts affected rows by comparing the two
+		return nil
+	}
+	return e.changed(err)
+}
+
+// upserting says that an update comes from ON DUPLICATE KEY.
+func (e *editor) upserting() bool {
+	ed := e.session.editOf(e.table.t)
+	return ed != nil && ed.inserting > 0
+}
+
+// Delete removes a row.
+func (e *editor) Delete(ctx *sql.Context, row sql.Row) error {
+	if err := e.begin(ctx); err != nil {
+		return err
+	}
+	if e.replacing && e.table.def.ordering >= 0 && e.replaced == nil {
+		e.replaced = row
+		return nil
+	}
+	from, err := e.encode(row)
+	if err != nil {
+		return mysqlError(err)
+	}
+	return e.changed(e.tx.Delete(ctx, e.table.t, from))
+}
+
+// flushReplaced removes a row whose replacement never came.
+func (e *editor) flushReplaced(ctx *sql.Context) error {
+	if e.replaced == nil {
+		return nil
+	}
+	from, err := e.encode(e.replaced)
+	e.replaced = nil
+	if err != nil {
+		return err
+	}
+	return e.tx.Delete(ctx, e.table.t, from)
+}
+
+// changed translates the error of a write.
+func (e *editor) changed(err error) error {
+	var dup *catalog.DuplicateKeyError
+	if !errors.As(err, &dup) {
+		return mysqlError(err)
+	}
+	existing, derr := e.table.def.codec.decodeRow(dup.Existing)
+	if derr != nil {
+		return mysqlError(derr)
+	}
+	return duplicateKey(e.table.table, dup.Index, existing)
+}
+
+// duplicateKey is the front end's error for a key that is taken, with MySQL's text.
+func duplicateKey(t *table, name string, existing sql.Row) error {
+	var cols []keyPart
+	if name == "" {
+		cols = t.def.table.PrimaryKey
+	} else if i := t.def.table.indexNumber(name); i >= 0 {
+		cols = t.def.table.Indexes[i].Columns
+	}
+	values := make([]string, len(cols))
+	for i, c := range cols {
+		n := t.def.column(c.Column)
+		v := existing[n]
+		text := fmt.Sprint(v)
+		if v != nil {
+			if b, ok := v.([]byte); ok {
+				text = string(b)
+			} else if sv, err := t.def.pk.Schema[n].Type.SQL(nil, nil, v); err == nil {
+				text = sv.ToString()
+			}
+		}
+		values[i] = text
+	}
+	return sql.NewUniqueKeyErr(fmt.Sprintf("Duplicate entry '%s' for key '%s.%s'", strings.Join(values, "-"), t.Name(), indexName(name)),
+		name == "", existing)
+}
+
+// The editor of a foreign key check reads the table with the statement's changes.
+
+func (e *editor) PreciseMatch() bool { return true }
+
+func (e *editor) GetIndexes(ctx *sql.Context) ([]sql.Index, error) { return e.table.GetIndexes(ctx) }
+
+func (e *editor) IndexedAccess(ctx *sql.Context, l sql.IndexLookup) sql.IndexedTable {
+	t := *e.table.table
+	t.editing = true
+	return &indexedTable{ownTable: &ownTable{&t}}
+}
+
+func (t *ownTable) GetForeignKeyEditor(ctx *sql.Context) sql.ForeignKeyEditor { return t.editor(ctx) }
+
+// sameRow compares rows of the table schema.
+func sameRow(a, b storage.Row) bool {
+	for i := range a {
+		if !same(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// warnLate tells the client how many rows an event-time table ignored.
+func (s *Session) warnLate(ctx *sql.Context) {
+	if n := s.stmt.late; n > 0 {
+		s.stmt.late = 0
+		ctx.Warn(mysql.ERUnknownError, "%d rows were ignored: their ordering value lies before the stored one", n)
+	}
+}

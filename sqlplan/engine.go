@@ -1,0 +1,195 @@
+package sqlplan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	sqle "github.com/dolthub/go-mysql-server"
+	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/analyzer"
+	"github.com/dolthub/go-mysql-server/sql/types"
+
+	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/sqlplan/dialect"
+)
+
+// commitModeVariable is the system variable that says when other engines see a commit: buffered (default) or instant.
+const commitModeVariable = "lakesql_commit_mode"
+
+// DefaultCollation is MySQL's default for new databases and connections. The front end's own default compares bytes.
+const DefaultCollation = sql.Collation_utf8mb4_0900_ai_ci
+
+// Options say how an Engine serves a catalog. The zero value works.
+type Options struct {
+	User     string // the account with all privileges; default root
+	Password string // of that account
+	// Collation is the default of new databases and connections; default DefaultCollation.
+	Collation sql.CollationID
+	// Function gives functions that stand before the front end's own of that name (lower case); nil: none.
+	Function func(name string) (sql.Function, bool)
+	// Parser reads statements; nil: the one of package dialect.
+	Parser sql.Parser
+	// Version is appended to the answer of VERSION().
+	Version string
+	// ReadOnly refuses statements that change anything.
+	ReadOnly bool
+}
+
+// Engine is the SQL engine over one catalog.
+type Engine struct {
+	catalog   *catalog.Catalog
+	sql       *sqle.Engine
+	user      string
+	collation sql.CollationID
+	parser    sql.Parser
+	localIDs  atomic.Uint32 // of sessions without a connection
+
+	mu          sync.Mutex
+	definitions map[*catalog.Table]*definition // guarded by mu
+	references  *references                    // guarded by mu; nil: to be built
+	temps       *catalog.Catalog               // guarded by mu; nil: no session made a temporary table yet
+}
+
+// localIDsFrom is where the connection ids of sessions inside the process begin, above those of the wire server.
+const localIDsFrom = 1 << 31
+
+// NewEngine makes the engine of a catalog. The catalog stays the caller's to close, after the engine.
+func NewEngine(ctx context.Context, c *catalog.Catalog, o Options) (*Engine, error) {
+	e := &Engine{catalog: c, user: o.User, collation: o.Collation, definitions: map[*catalog.Table]*definition{}}
+	if e.user == "" {
+		e.user = "root"
+	}
+	if e.collation == sql.Collation_Unspecified {
+		e.collation = DefaultCollation
+	}
+	e.localIDs.Store(localIDsFrom)
+	if err := setVariables(e.collation); err != nil {
+		return nil, err
+	}
+	inner := o.Parser
+	if inner == nil {
+		inner = &dialect.Parser{TableColumns: e.tableColumns}
+	}
+	e.parser = &parser{Parser: inner, engine: e}
+
+	b := analyzer.NewBuilder(newProvider(e, o.Function)).AddOverrides(sql.EngineOverrides{
+		Builder: sql.BuilderOverrides{Parser: e.parser},
+	})
+	a := b.Build()
+	replaceRules(a)
+	a.ExecBuilder.PriorityBuilder = execBuilder{}
+	e.sql = sqle.New(a, &sqle.Config{VersionPostfix: o.Version, IsReadOnly: o.ReadOnly})
+	if err := e.loadUsers(ctx, o.Password); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// SQL gives the front end's engine.
+func (e *Engine) SQL() *sqle.Engine { return e.sql }
+
+// Catalog gives the catalog that the engine serves.
+func (e *Engine) Catalog() *catalog.Catalog { return e.catalog }
+
+// NewContext makes the context of a statement. Its time is the hybrid clock's, so that NOW(6) read after an
+// acknowledgement is never before that commit.
+func (e *Engine) NewContext(ctx context.Context, opts ...sql.ContextOption) *sql.Context {
+	c := sql.NewContext(ctx, opts...)
+	c.SetQueryTime(e.catalog.Clock().Now())
+	return c
+}
+
+// Close ends the engine. Sessions must have ended before.
+func (e *Engine) Close() error {
+	err := e.sql.Close()
+	e.mu.Lock()
+	temps := e.temps
+	e.temps = nil
+	e.mu.Unlock()
+	if temps != nil {
+		err = errors.Join(err, temps.Close(context.Background()))
+	}
+	return err
+}
+
+var addVariables sync.Once
+
+// setVariables gives the process-wide system variables lakesql's values.
+func setVariables(collation sql.CollationID) error {
+	addVariables.Do(func() {
+		sql.SystemVariables.AddSystemVariables([]sql.SystemVariable{&sql.MysqlSystemVariable{
+			Name:    commitModeVariable,
+			Scope:   sql.GetMysqlScope(sql.SystemVariableScope_Both),
+			Dynamic: true,
+			Type:    types.NewSystemEnumType(commitModeVariable, "buffered", "instant"),
+			Default: "buffered",
+		}})
+	})
+	charset := collation.CharacterSet().Name()
+	err := sql.SystemVariables.AssignValues(map[string]any{
+		"collation_connection":     collation.Name(),
+		"collation_server":         collation.Name(),
+		"collation_database":       collation.Name(),
+		"character_set_connection": charset,
+		"character_set_server":     charset,
+		"character_set_database":   charset,
+	})
+	if err != nil {
+		return fmt.Errorf("setting the default collation: %w", err)
+	}
+	return nil
+}
+
+// replaceRules takes out of the analyzer what would bend our tables: DELETE without WHERE must not become TRUNCATE, which
+// is no part of a transaction, and the hidden columns that the front end forbids to name are the meta columns here.
+func replaceRules(a *analyzer.Analyzer) {
+	for _, b := range a.Batches {
+		for i := 0; i < len(b.Rules); i++ {
+			switch b.Rules[i].Id.String() {
+			case "processTruncate":
+				inner := b.Rules[i].Apply
+				b.Rules = slices.Clone(b.Rules)
+				b.Rules[i].Apply = truncateOnly(inner)
+			case "validateNoHiddenSystemColumns":
+				b.Rules = slices.Delete(slices.Clone(b.Rules), i, i+1)
+				i--
+			}
+		}
+	}
+}
+
+// execBuilder runs the plan nodes that the front end would run otherwise; it is asked first for every node.
+type execBuilder struct{}
+
+func (execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIter, error) {
+	return buildShowCreate(ctx, n, row)
+}
+
+// tableColumns names the columns of a table for the parser.
+func (e *Engine) tableColumns(ctx context.Context, db, name string) ([]string, bool) {
+	c, ok := ctx.(*sql.Context)
+	if !ok {
+		return nil, false
+	}
+	if db == "" {
+		db = c.GetCurrentDatabase()
+	}
+	p := provider{engine: e}
+	d, err := p.Database(c, db)
+	if err != nil {
+		return nil, false
+	}
+	t, err := d.(*database).table(c, name)
+	if err != nil || t == nil {
+		return nil, false
+	}
+	var names []string
+	for _, col := range t.def.pk.Schema {
+		names = append(names, col.Name)
+	}
+	return names, true
+}

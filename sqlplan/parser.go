@@ -1,0 +1,93 @@
+package sqlplan
+
+import (
+	"context"
+	"strings"
+
+	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/types"
+	ast "github.com/dolthub/vitess/go/vt/sqlparser"
+
+	"github.com/lakesql/lakesql/catalog"
+)
+
+// parser stands over the parser of package dialect and adds what needs a catalog: meta columns and FLUSH TABLES.
+type parser struct {
+	sql.Parser
+	engine *Engine
+}
+
+func (p *parser) ParseSimple(query string) (ast.Statement, error) {
+	stmt, err := p.Parser.ParseSimple(query)
+	if err != nil {
+		return nil, err
+	}
+	return p.patch(context.Background(), stmt)
+}
+
+func (p *parser) Parse(ctx *sql.Context, query string, multi bool) (ast.Statement, string, string, error) {
+	stmt, text, rest, err := p.Parser.Parse(ctx, query, multi)
+	if err == nil {
+		stmt, err = p.patch(ctx, stmt)
+	}
+	return stmt, text, rest, err
+}
+
+func (p *parser) ParseWithOptions(ctx context.Context, query string, delimiter rune, multi bool, o ast.ParserOptions) (ast.Statement, string, string, error) {
+	stmt, text, rest, err := p.Parser.ParseWithOptions(ctx, query, delimiter, multi, o)
+	if err == nil {
+		stmt, err = p.patch(ctx, stmt)
+	}
+	return stmt, text, rest, err
+}
+
+func (p *parser) ParseOneWithOptions(ctx context.Context, query string, o ast.ParserOptions) (ast.Statement, int, error) {
+	stmt, n, err := p.Parser.ParseOneWithOptions(ctx, query, o)
+	if err == nil {
+		stmt, err = p.patch(ctx, stmt)
+	}
+	return stmt, n, err
+}
+
+func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, error) {
+	if f, ok := stmt.(*ast.Flush); ok {
+		name := strings.ToLower(f.Option.Name)
+		if name == "table" || name == "tables" || strings.HasPrefix(name, "tables ") {
+			return ast.InjectedStatement{Statement: flushStatement{p.engine.catalog}, Auth: f.Auth}, nil
+		}
+		return stmt, nil
+	}
+	return p.metaColumns(ctx, stmt)
+}
+
+// flushStatement is FLUSH TABLES.
+type flushStatement struct{ c *catalog.Catalog }
+
+func (f flushStatement) WithResolvedChildren(context.Context, []any) (any, error) {
+	return &flushTables{f.c}, nil
+}
+
+// flushTables writes what waits in the hot tier as Hudi instants, so that other engines see one cut over all tables.
+type flushTables struct{ c *catalog.Catalog }
+
+var _ sql.ExecSourceRel = (*flushTables)(nil)
+
+func (f *flushTables) Resolved() bool                 { return true }
+func (f *flushTables) IsReadOnly() bool               { return true }
+func (f *flushTables) String() string                 { return "FLUSH TABLES" }
+func (f *flushTables) Schema(*sql.Context) sql.Schema { return types.OkResultSchema }
+func (f *flushTables) Children() []sql.Node           { return nil }
+
+func (f *flushTables) WithChildren(_ *sql.Context, children ...sql.Node) (sql.Node, error) {
+	if len(children) != 0 {
+		return nil, sql.ErrInvalidChildrenNumber.New(f, len(children), 0)
+	}
+	return f, nil
+}
+
+func (f *flushTables) RowIter(ctx *sql.Context, _ sql.Row) (sql.RowIter, error) {
+	if err := f.c.Flush(ctx, "FLUSH TABLES"); err != nil {
+		return nil, mysqlError(err)
+	}
+	return sql.RowsToRowIter(sql.NewRow(types.NewOkResult(0))), nil
+}

@@ -1,0 +1,172 @@
+package sqlplan
+
+import (
+	"context"
+	"io"
+	"iter"
+	"slices"
+
+	"github.com/dolthub/go-mysql-server/sql"
+
+	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/storage"
+)
+
+// partition is what a scan reads: the whole table, or what an index finds. The front end reads partitions one after another,
+// so one is all there is.
+type partition struct {
+	lookup *lookup // nil: the whole table
+}
+
+func (p *partition) Key() []byte { return []byte{0} }
+
+func onePartition(p *partition) sql.PartitionIter { return sql.PartitionsToPartitionIter(p) }
+
+func (t *table) Partitions(ctx *sql.Context) (sql.PartitionIter, error) {
+	return onePartition(&partition{}), nil
+}
+
+// PartitionRows starts a scan. It sees the transaction's writes up to now, except those of the running statement.
+func (t *table) PartitionRows(ctx *sql.Context, p sql.Partition) (sql.RowIter, error) {
+	part, _ := p.(*partition)
+	if part == nil {
+		part = &partition{}
+	}
+	return t.scan(ctx, part.lookup)
+}
+
+func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
+	// Key columns that the lookup compares are read even if nobody asked for them.
+	schema, columns := t.schema, t.columns
+	if l != nil {
+		schema, columns = l.extend(t)
+	}
+	names := make([]string, 0, len(columns))
+	inFile := schema // with the names that columns have in the files
+	for i, name := range columns {
+		if name == "" {
+			continue
+		}
+		names = append(names, name)
+		if schema[i].Name != name {
+			if &inFile[0] == &schema[0] {
+				inFile = slices.Clone(schema)
+			}
+			c := *schema[i]
+			c.Name = name
+			inFile[i] = &c
+		}
+	}
+	if len(names) == 0 {
+		names = []string{t.anyColumn()}
+	}
+	o := catalog.ScanOptions{Columns: names, ReadOptimized: t.optimized}
+	var seq iter.Seq2[storage.Batch, error]
+	if t.old != nil {
+		seq = t.old.Scan(ctx, t.t, o)
+	} else {
+		s := sessionOf(ctx)
+		tx, err := s.txOf(ctx, t.catalog)
+		if err != nil {
+			return nil, err
+		}
+		if !t.editing {
+			o.UseMark = true
+			if ed := s.editOf(t.t); ed != nil {
+				o.Mark = ed.mark
+			} else {
+				o.Mark = tx.Mark()
+			}
+		}
+		if l != nil {
+			seq = tx.Lookup(ctx, t.t, l.index, l.ranges, o)
+		} else {
+			seq = tx.Scan(ctx, t.t, o)
+		}
+	}
+	st, err := t.def.spec.Schema.Select(names...)
+	if err != nil {
+		return nil, mysqlError(err)
+	}
+	codec, err := t.def.codec.over(inFile, st)
+	if err != nil {
+		return nil, mysqlError(err)
+	}
+	r := &rows{codec: codec, width: len(schema), out: len(t.schema)}
+	if l != nil {
+		r.filter = l.filter
+	}
+	r.next, r.stop = iter.Pull2(seq)
+	return r, nil
+}
+
+// anyColumn is a column for scans that only count.
+func (t *table) anyColumn() string {
+	if len(t.def.spec.Key) > 0 {
+		return t.def.spec.Key[0].Column
+	}
+	return t.def.spec.Schema.Fields[0].Name
+}
+
+// rows turns batches into the front end's rows.
+type rows struct {
+	codec  *rowCodec
+	width  int // columns that are read
+	out    int // columns that are given: the first ones
+	filter sql.Expression
+
+	next  func() (storage.Batch, error, bool)
+	stop  func()
+	batch storage.Batch
+	at    int
+	slab  []any // memory of the rows of the batch
+}
+
+func (r *rows) Next(ctx *sql.Context) (sql.Row, error) {
+	for {
+		for r.at >= r.batch.Rows {
+			if err := ctx.Err(); err != nil {
+				return nil, mysqlError(context.Cause(ctx))
+			}
+			b, err, ok := r.next()
+			if !ok {
+				return nil, io.EOF
+			}
+			if err != nil {
+				return nil, mysqlError(err)
+			}
+			r.batch, r.at = b, 0
+			r.slab = make([]any, b.Rows*r.width)
+		}
+		row := sql.Row(r.slab[:r.width:r.width])
+		r.slab = r.slab[r.width:]
+		if err := r.codec.decodeInto(r.batch, r.at, row); err != nil {
+			return nil, mysqlError(err)
+		}
+		r.at++
+		if r.filter != nil {
+			v, err := r.filter.Eval(ctx, row)
+			if err != nil {
+				return nil, mysqlError(err)
+			}
+			if !sql.IsTrue(v) {
+				continue
+			}
+		}
+		return row[:r.out:r.out], nil
+	}
+}
+
+func (r *rows) Close(*sql.Context) error {
+	r.stop()
+	return nil
+}
+
+// extend gives the table's columns with those behind them that the lookup's filter compares.
+func (l *lookup) extend(t *table) (sql.Schema, []string) {
+	if len(l.extra) == 0 {
+		return t.schema, t.columns
+	}
+	sch := slices.Concat(t.schema, l.extra)
+	return sch, fileColumns(sch)
+}

@@ -1,0 +1,286 @@
+package sqlplan
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/vitess/go/mysql"
+
+	"github.com/lakesql/lakesql/catalog"
+)
+
+// Session is one client's state: its transaction over the warehouse and over its temporary tables, and what the running
+// statement has open. A session runs one statement at a time.
+type Session struct {
+	*sql.BaseSession
+	engine *Engine
+	tx     *transaction
+	stmt   statement
+	temps  *temporaries // nil: no temporary table was made yet
+	// prepared names the prepared statements that read meta columns.
+	prepared map[string]bool
+}
+
+// statement is what the running statement has open.
+type statement struct {
+	edits     map[*catalog.Table]*edit
+	snapshots map[catalog.AsOf]*catalog.Snapshot
+	meta      bool   // it names meta columns, so tables offer them
+	late      uint64 // rows that an event-time table ignored
+}
+
+// edit is a table that the running statement changes. Reads of the statement do not see the changes.
+type edit struct {
+	mark catalog.Mark // state of the transaction before the first change
+	open int          // editors that are open
+	// inserting counts the open editors that add rows: an update beside one belongs to ON DUPLICATE KEY UPDATE.
+	inserting int
+}
+
+var (
+	_ sql.TransactionSession    = (*Session)(nil)
+	_ sql.LifecycleAwareSession = (*Session)(nil)
+	_ sql.Transaction           = (*transaction)(nil)
+)
+
+// transaction is a transaction of the front end. Those of the catalogs behind it begin when a table is first read or
+// written, so that a snapshot is as young as it can be and SHOW or SET cost nothing.
+type transaction struct {
+	readOnly   bool
+	txs        map[*catalog.Catalog]*catalog.Tx
+	savepoints []savepoint
+	done       bool
+}
+
+// savepoint is a mark in each catalog's transaction that had begun.
+type savepoint struct {
+	name  string
+	marks map[*catalog.Catalog]catalog.Mark
+}
+
+func (t *transaction) String() string   { return "lakesql transaction" }
+func (t *transaction) IsReadOnly() bool { return t.readOnly }
+
+// sessionOf gives the session of a context, which is always one of ours.
+func sessionOf(ctx *sql.Context) *Session { return ctx.Session.(*Session) }
+
+// NewSession makes the session of a connection; conn is nil for a session inside the process, which belongs to the
+// engine's root user.
+func (e *Engine) NewSession(ctx context.Context, conn *mysql.Conn, addr string) (sql.Session, error) {
+	client := sql.Client{User: e.user, Address: "localhost"}
+	var id uint32
+	if conn != nil {
+		id = conn.ConnectionID
+		client = sql.Client{User: conn.User, Address: addr, Capabilities: conn.Capabilities}
+		if u, ok := conn.UserData.(sql.MysqlConnectionUser); ok {
+			client.User, client.Address = u.User, u.Host
+		}
+	} else {
+		id = e.localIDs.Add(1)
+	}
+	base := sql.NewBaseSessionWithClientServer(addr, client, id)
+	return &Session{BaseSession: base, engine: e, prepared: map[string]bool{}}, nil
+}
+
+// txOf gives the session's transaction over a catalog, and begins it if need be.
+func (s *Session) txOf(ctx *sql.Context, c *catalog.Catalog) (*catalog.Tx, error) {
+	if s.tx == nil || s.tx.done {
+		// The front end reads some tables (SHOW TABLE STATUS, a view's check) outside of any transaction of its own.
+		s.tx = &transaction{}
+	}
+	if tx := s.tx.txs[c]; tx != nil {
+		return tx, nil
+	}
+	tx, err := c.Begin(ctx)
+	if err != nil {
+		return nil, mysqlError(err)
+	}
+	if s.tx.txs == nil {
+		s.tx.txs = map[*catalog.Catalog]*catalog.Tx{}
+	}
+	s.tx.txs[c] = tx
+	return tx, nil
+}
+
+// StartTransaction begins a transaction; the front end calls it before it binds a statement outside of one.
+func (s *Session) StartTransaction(ctx *sql.Context, c sql.TransactionCharacteristic) (sql.Transaction, error) {
+	s.release()
+	s.tx = &transaction{readOnly: c == sql.ReadOnly}
+	return s.tx, nil
+}
+
+// SetTransaction is how the front end drops a transaction after an error: what was not committed is undone.
+func (s *Session) SetTransaction(tx sql.Transaction) {
+	if tx == nil {
+		s.release()
+	}
+	s.BaseSession.SetTransaction(tx)
+}
+
+// release undoes what is not committed.
+func (s *Session) release() {
+	if s.tx != nil {
+		s.tx.rollback()
+		s.tx = nil
+	}
+	s.endStatement()
+}
+
+func (t *transaction) rollback() {
+	for _, tx := range t.txs {
+		tx.Rollback()
+	}
+	t.txs, t.savepoints, t.done = nil, nil, true
+}
+
+// CommitTransaction makes the session's changes durable. Temporary tables are committed after the warehouse: they are
+// the session's own, so nothing can refuse them.
+func (s *Session) CommitTransaction(ctx *sql.Context, _ sql.Transaction) error {
+	return mysqlError(s.commit(ctx))
+}
+
+func (s *Session) commit(ctx *sql.Context) error {
+	s.endStatement()
+	t := s.tx
+	if t == nil {
+		return nil
+	}
+	s.tx = nil
+	defer t.rollback()
+	txs := slices.SortedFunc(maps.Keys(t.txs), func(a, b *catalog.Catalog) int {
+		if a == s.engine.catalog {
+			return -1
+		}
+		if b == s.engine.catalog {
+			return 1
+		}
+		return 0
+	})
+	for _, c := range txs {
+		tx := t.txs[c]
+		if !tx.Writes() {
+			continue
+		}
+		tx.Instant = c == s.engine.catalog && s.instantMode(ctx)
+		if err := tx.Commit(ctx); err != nil {
+			return err
+		}
+		delete(t.txs, c)
+	}
+	return nil
+}
+
+// Rollback undoes the transaction.
+func (s *Session) Rollback(ctx *sql.Context, _ sql.Transaction) error {
+	s.release()
+	return nil
+}
+
+// CreateSavepoint marks the present state; a savepoint of that name is replaced.
+func (s *Session) CreateSavepoint(ctx *sql.Context, _ sql.Transaction, name string) error {
+	if s.tx == nil {
+		return nil
+	}
+	if i := s.tx.savepoint(name); i >= 0 {
+		s.tx.savepoints = slices.Delete(s.tx.savepoints, i, i+1)
+	}
+	sp := savepoint{name: name, marks: map[*catalog.Catalog]catalog.Mark{}}
+	for c, tx := range s.tx.txs {
+		sp.marks[c] = tx.Mark()
+	}
+	s.tx.savepoints = append(s.tx.savepoints, sp)
+	return nil
+}
+
+func (t *transaction) savepoint(name string) int {
+	return slices.IndexFunc(t.savepoints, func(s savepoint) bool { return strings.EqualFold(s.name, name) })
+}
+
+// RollbackToSavepoint goes back to the state of a savepoint, which stays.
+func (s *Session) RollbackToSavepoint(ctx *sql.Context, _ sql.Transaction, name string) error {
+	i := -1
+	if s.tx != nil {
+		i = s.tx.savepoint(name)
+	}
+	if i < 0 {
+		return sql.ErrSavepointDoesNotExist.New(name)
+	}
+	for c, tx := range s.tx.txs {
+		if err := tx.RollbackTo(s.tx.savepoints[i].marks[c]); err != nil { // begun later: the zero mark is its start
+			return mysqlError(err)
+		}
+	}
+	s.tx.savepoints = s.tx.savepoints[:i+1]
+	return nil
+}
+
+// ReleaseSavepoint forgets a savepoint.
+func (s *Session) ReleaseSavepoint(ctx *sql.Context, _ sql.Transaction, name string) error {
+	i := -1
+	if s.tx != nil {
+		i = s.tx.savepoint(name)
+	}
+	if i < 0 {
+		return sql.ErrSavepointDoesNotExist.New(name)
+	}
+	s.tx.savepoints = slices.Delete(s.tx.savepoints, i, i+1)
+	return nil
+}
+
+// commitBeforeDDL commits what is open, as MySQL does before a statement that changes definitions.
+func (s *Session) commitBeforeDDL(ctx *sql.Context) error {
+	t := s.tx
+	meta := s.stmt.meta
+	if err := s.commit(ctx); err != nil {
+		return mysqlError(err)
+	}
+	s.stmt.meta = meta
+	if t != nil {
+		s.tx = &transaction{readOnly: t.readOnly}
+	}
+	return nil
+}
+
+// CommandBegin, CommandEnd and SessionEnd are called by the wire server and the driver around each command.
+func (s *Session) CommandBegin() error {
+	s.endStatement()
+	return nil
+}
+
+func (s *Session) CommandEnd() { s.endStatement() }
+
+func (s *Session) SessionEnd() {
+	s.release()
+	if s.temps != nil {
+		s.temps.close()
+		s.temps = nil
+	}
+}
+
+// endStatement closes what the statement has open.
+func (s *Session) endStatement() {
+	for _, snap := range s.stmt.snapshots {
+		snap.Close()
+	}
+	s.stmt = statement{}
+}
+
+// editOf gives the edit of a table, nil if the statement does not change it.
+func (s *Session) editOf(t *catalog.Table) *edit { return s.stmt.edits[t] }
+
+// now is the hybrid clock's time: never before a commit that was acknowledged.
+func (s *Session) now() time.Time { return s.engine.catalog.Clock().Now() }
+
+// instantMode says whether commits are to be seen by other engines at once.
+func (s *Session) instantMode(ctx *sql.Context) bool {
+	v, err := s.GetSessionVariable(ctx, commitModeVariable)
+	if err != nil {
+		return false
+	}
+	text, _ := v.(string)
+	return strings.EqualFold(text, "instant")
+}

@@ -1,0 +1,167 @@
+package sqlplan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/dolthub/go-mysql-server/sql"
+
+	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/storage"
+)
+
+// table is a table as one statement sees it: which columns, as of when, with or without the statement's own writes.
+type table struct {
+	db        *database
+	catalog   *catalog.Catalog // the warehouse, or the one of temporary tables
+	t         *catalog.Table
+	def       *definition
+	temporary bool
+
+	schema     sql.Schema // the columns it offers, in order
+	projection []string   // names as asked for; nil: all
+	columns    []string   // names in the table's files, "" for VIRTUAL columns
+	old        *catalog.Snapshot
+	optimized  bool // base files only
+	editing    bool // for checks of the running statement: its writes are seen
+}
+
+// ownTable is a table in its present state, which can be changed. table alone is what AS OF gives.
+type ownTable struct{ *table }
+
+var (
+	_ sql.Table                 = (*table)(nil)
+	_ sql.PrimaryKeyTable       = (*table)(nil)
+	_ sql.ProjectedTable        = (*table)(nil)
+	_ sql.StatisticsTable       = (*table)(nil)
+	_ sql.CommentedTable        = (*table)(nil)
+	_ sql.TemporaryTable        = (*table)(nil)
+	_ sql.Databaseable          = (*table)(nil)
+	_ sql.CheckTable            = (*table)(nil)
+	_ sql.AutoIncrementGetter   = (*table)(nil)
+	_ sql.IndexAddressableTable = (*ownTable)(nil)
+	_ sql.ProjectedTable        = (*ownTable)(nil)
+)
+
+// metaPrefix stands before the names of meta columns in the schema that the front end sees. Columns of such a name are left
+// out of SELECT *; the parser puts it before the names in a statement.
+const metaPrefix = sql.HiddenSystemColumnPrefix
+
+func newTable(ctx *sql.Context, db *database, c *catalog.Catalog, t *catalog.Table, temporary bool) (*table, error) {
+	def, err := db.engine.definitionOf(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	out := &table{db: db, catalog: c, t: t, def: def, temporary: temporary, schema: def.pk.Schema}
+	if temporary {
+		// The catalog of temporary tables has a database a session.
+		out.schema = out.schema.Copy()
+		for _, col := range out.schema {
+			col.DatabaseSource = db.name
+		}
+	}
+	if sessionOf(ctx).stmt.meta {
+		out.schema = slices.Clone(out.schema)
+		for _, name := range storage.MetaColumns {
+			out.schema = append(out.schema, &sql.Column{
+				Name: metaPrefix + name, Type: attachedText, Nullable: true, HiddenSystem: true,
+				Source: def.name, DatabaseSource: db.name,
+			})
+		}
+	}
+	out.columns = fileColumns(out.schema)
+	return out, nil
+}
+
+// fileColumns gives the names of columns in the table's files.
+func fileColumns(sch sql.Schema) []string {
+	out := make([]string, len(sch))
+	for i, c := range sch {
+		switch {
+		case c.Virtual:
+		case isMeta(c.Name):
+			out[i] = c.Name[len(metaPrefix):]
+		default:
+			out[i] = c.Name
+		}
+	}
+	return out
+}
+
+func isMeta(name string) bool { return strings.HasPrefix(name, metaPrefix+"_hoodie_") }
+
+// own is the table with everything that can change it.
+func (t *table) own() sql.Table { return &ownTable{t} }
+
+func (t *table) Name() string                   { return t.def.name }
+func (t *table) String() string                 { return t.def.name }
+func (t *table) Database() string               { return t.db.name }
+func (t *table) Collation() sql.CollationID     { return t.def.collation }
+func (t *table) Comment() string                { return t.def.table.Comment }
+func (t *table) IsTemporary() bool              { return t.temporary }
+func (t *table) Projections() []string          { return t.projection }
+func (t *table) Schema(*sql.Context) sql.Schema { return t.schema }
+
+// PrimaryKeySchema is of the whole table, whatever the projection.
+func (t *table) PrimaryKeySchema(*sql.Context) sql.PrimaryKeySchema { return t.def.pk }
+
+func (t *table) WithProjections(ctx *sql.Context, names []string) (sql.Table, error) {
+	return t.project(names)
+}
+
+func (t *ownTable) WithProjections(ctx *sql.Context, names []string) (sql.Table, error) {
+	p, err := t.project(names)
+	if err != nil {
+		return nil, err
+	}
+	return p.own(), nil
+}
+
+// project gives the table with only these columns, in this order; nil: all.
+func (t *table) project(names []string) (*table, error) {
+	whole := t.def.pk.Schema
+	if t.projection == nil {
+		whole = t.schema
+	}
+	p := *t
+	if names == nil {
+		p.schema, p.projection = whole, nil
+		p.columns = fileColumns(p.schema)
+		return &p, nil
+	}
+	p.projection = names
+	p.schema = make(sql.Schema, len(names))
+	for i, n := range names {
+		k := whole.IndexOfColName(n)
+		if k < 0 {
+			return nil, sql.ErrTableColumnNotFound.New(t.Name(), n)
+		}
+		p.schema[i] = whole[k]
+	}
+	p.columns = fileColumns(p.schema)
+	return &p, nil
+}
+
+// DataLength is the bytes of the table's files and of its rows that wait for a flush.
+func (t *table) DataLength(ctx *sql.Context) (uint64, error) {
+	return uint64(max(t.t.DataBytes(), 0)), nil
+}
+
+// RowCount is an estimate: commits keep it, other engines' commits are added when they are seen.
+func (t *table) RowCount(ctx *sql.Context) (uint64, bool, error) {
+	return uint64(max(t.t.RowCount(), 0)), false, nil
+}
+
+// PeekNextAutoIncrementValue gives the next AUTO_INCREMENT value and leaves it there.
+func (t *table) PeekNextAutoIncrementValue(ctx *sql.Context) (uint64, error) {
+	v, err := t.t.PeekAutoIncrement(ctx)
+	return v, mysqlError(err)
+}
+
+func (t *table) GetChecks(ctx *sql.Context) ([]sql.CheckDefinition, error) {
+	out := make([]sql.CheckDefinition, len(t.def.table.Checks))
+	for i, c := range t.def.table.Checks {
+		out[i] = c.sql()
+	}
+	return out, nil
+}
