@@ -346,3 +346,47 @@ func TestContainerOfOtherWriters(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
+
+// Each write of a commit may be the last before a crash: afterwards the commit is there whole or pending. // D14
+func TestCompleteCrash(t *testing.T) {
+	ctx := context.Background()
+	for cut := 0; ; cut++ {
+		fs := vfs.NewCrashableMem()
+		s := &cutStore{Store: storage.NewLocal(fs, "warehouse"), left: cut}
+		p, err := Begin(ctx, s, "t", Commit, "20260101000000001", nil)
+		if err == nil {
+			err = p.Complete(ctx, &CommitMeta{Operation: OpInsert})
+		}
+		tl := must(Load(ctx, storage.NewLocal(fs.CrashClone(vfs.CrashCloneCfg{}), "warehouse"), "t"))(t)
+		in, ok := tl.Get("20260101000000001")
+		switch {
+		case cut == 0:
+			if ok || err == nil {
+				t.Errorf("cut %d: %v, %v", cut, tl.Instants, err)
+			}
+		case !ok || in.State != State(min(cut, 3)-1) || tl.Counts(in.Time) != (err == nil):
+			t.Errorf("cut %d: %v, %v", cut, tl.Instants, err)
+		}
+		if cut > 4 {
+			return
+		}
+	}
+}
+
+func FuzzRollbackPlan(f *testing.F) {
+	const name = "v6_cow_rollback"
+	f.Add(content(f, unpack(f, name), name+"/.hoodie/20261130104912473.rollback.requested"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var p, again RollbackPlan
+		if rollbackPlanFile.decode("f", b, &p) != nil {
+			return
+		}
+		out, err := p.Encode()
+		if err == nil {
+			err = rollbackPlanFile.decode("f", out, &again)
+		}
+		if err != nil || !reflect.DeepEqual(p, again) {
+			t.Fatalf("%+v came back as %+v, %v", p, again, err)
+		}
+	})
+}
