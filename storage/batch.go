@@ -79,11 +79,11 @@ func textSize(a arrow.Array) int {
 	switch a := a.(type) {
 	case *array.String:
 		if a.Len() > 0 {
-			return a.ValueOffset(a.Len()) - a.ValueOffset(0)
+			return len(a.ValueBytes())
 		}
 	case *array.Binary:
 		if a.Len() > 0 {
-			return int(a.ValueOffset64(a.Len()) - a.ValueOffset64(0))
+			return len(a.ValueBytes())
 		}
 	}
 	return 0

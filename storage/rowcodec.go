@@ -517,8 +517,29 @@ func (o *op) value(b []byte, i int, text string) (any, int, error) {
 	if err != nil || o.code != opConvert {
 		return v, i, err
 	}
-	v, err = ConvertValue(o.from, o.to, v)
+	v, err = o.convert(v)
 	return v, i, err
+}
+
+// convert promotes a value. Damaged bytes may give a decimal of any size, so decimals are checked here.
+func (o *op) convert(v any) (any, error) {
+	if o.to.Kind != Decimal {
+		return ConvertValue(o.from, o.to, v)
+	}
+	var n decimal128.Num
+	switch x := v.(type) {
+	case decimal128.Num:
+		n = x
+	case int32:
+		n = decimal128.FromI64(int64(x))
+	case int64:
+		n = decimal128.FromI64(x)
+	}
+	n, exact := rescaleDecimal(n, o.from.Scale, o.to.Scale)
+	if !exact || !n.FitsInPrecision(int32(o.to.Precision)) {
+		return nil, fmt.Errorf("a value of type %s does not fit %s", o.from, o.to)
+	}
+	return n, nil
 }
 
 func (o *op) scalar(code opCode, b []byte, i int, text string) (any, int, error) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ParseAvro reads a record schema in Avro's JSON. Fields whose names begin with "_hoodie_" are left out: commits carry the
-// schema with and without the meta columns. A type that is no single column type becomes Nested and keeps its Avro schema.
+// ParseAvro reads a record schema in Avro's JSON. The meta columns are left out: commits carry the schema with and
+// without them. A type that is no single column type becomes Nested and keeps its Avro schema.
 func ParseAvro(json string) (*Schema, error) {
 	n, err := parseSchemaNode(json)
 	if err != nil {
@@ -20,7 +20,7 @@ func ParseAvro(json string) (*Schema, error) {
 	s := &Schema{}
 	s.Namespace, s.Name = cutName(n.name)
 	for _, f := range n.fields {
-		if strings.HasPrefix(f.name, metaPrefix) {
+		if isHidden(f.name) {
 			continue
 		}
 		t, nullable, err := s.columnType(f.name, f.node)
@@ -32,7 +32,8 @@ func ParseAvro(json string) (*Schema, error) {
 	return s, nil
 }
 
-const metaPrefix = "_hoodie_"
+// isHidden tells whether a column is Hudi's and none of the table's. The flag _hoodie_is_deleted is the table's own.
+func isHidden(name string) bool { return isMetaColumn(name) || name == "_hoodie_operation" }
 
 // columnType maps an Avro type to a column's. Type.Avro stays empty where Schema.Avro would write the same type again.
 func (s *Schema) columnType(column string, n *schemaNode) (t Type, nullable bool, err error) {
@@ -165,7 +166,7 @@ func (s *Schema) Avro(meta bool) string {
 		}
 	}
 	for _, f := range s.Fields {
-		if meta && strings.HasPrefix(f.Name, metaPrefix) {
+		if meta && isHidden(f.Name) {
 			continue
 		}
 		field(f.Name, "", f.Type)
