@@ -253,12 +253,13 @@ func fieldsOf(ctx *sql.Context, schema sql.Schema, ast sqlparser.Statement) []*q
 		}
 		if col.Source != "" {
 			f.OrgName = col.Name
-			if t, ok := origin.tables[strings.ToLower(col.Source)]; ok {
-				f.OrgTable = t
-			}
+		} else if o, ok := origin.columns[strings.ToLower(col.Name)]; ok {
+			// An alias has no table in the engine's schema, but drivers ask for it.
+			f.OrgName, f.Table, f.OrgTable = o.column, o.table, o.table
+			f.Database = ctx.GetCurrentDatabase()
 		}
-		if o, ok := origin.columns[strings.ToLower(col.Name)]; ok {
-			f.OrgName = o
+		if t, ok := origin.tables[strings.ToLower(f.Table)]; ok && f.Table != "" {
+			f.OrgTable = t
 		}
 		if t, ok := col.Type.(sql.TypeWithCollation); ok {
 			f.Charset = uint32(t.Collation().CharacterSet())
@@ -291,8 +292,11 @@ func fieldsOf(ctx *sql.Context, schema sql.Schema, ast sqlparser.Statement) []*q
 		case sql.DatetimeType:
 			f.Decimals = uint32(t.Precision())
 		default:
-			if types.IsFloat(col.Type) {
+			switch {
+			case types.IsFloat(col.Type):
 				f.Decimals = 31 // as many as the value has
+			case f.Type == querypb.Type_TIME:
+				f.Decimals = 6
 			}
 		}
 		fields[i] = f
@@ -302,9 +306,14 @@ func fieldsOf(ctx *sql.Context, schema sql.Schema, ast sqlparser.Statement) []*q
 
 // origins maps names of a SELECT to what they stand for.
 type origins struct {
-	columns map[string]string // alias → column
+	columns map[string]origin // by alias
 	tables  map[string]string // alias → table
+	first   string            // the first table's name in the statement
+	count   int               // tables in FROM
 }
+
+// origin is the column behind an alias.
+type origin struct{ table, column string }
 
 func originsOf(ast sqlparser.Statement) origins {
 	o := origins{}
@@ -312,20 +321,29 @@ func originsOf(ast sqlparser.Statement) origins {
 	if !ok {
 		return o
 	}
+	for _, t := range sel.From {
+		o.addTable(t)
+	}
 	for _, e := range sel.SelectExprs {
 		a, ok := e.(*sqlparser.AliasedExpr)
 		if !ok || a.As.IsEmpty() {
 			continue
 		}
-		if col, ok := a.Expr.(*sqlparser.ColName); ok {
-			if o.columns == nil {
-				o.columns = map[string]string{}
-			}
-			o.columns[a.As.Lowered()] = col.Name.String()
+		col, ok := a.Expr.(*sqlparser.ColName)
+		if !ok {
+			continue
 		}
-	}
-	for _, t := range sel.From {
-		o.addTable(t)
+		from := origin{table: col.Qualifier.Name.String(), column: col.Name.String()}
+		if from.table == "" && o.count == 1 {
+			from.table = o.first
+		}
+		if from.table == "" {
+			continue
+		}
+		if o.columns == nil {
+			o.columns = map[string]origin{}
+		}
+		o.columns[a.As.Lowered()] = from
 	}
 	return o
 }
@@ -333,7 +351,14 @@ func originsOf(ast sqlparser.Statement) origins {
 func (o *origins) addTable(t sqlparser.TableExpr) {
 	switch t := t.(type) {
 	case *sqlparser.AliasedTableExpr:
+		o.count++
 		name, ok := t.Expr.(sqlparser.TableName)
+		if o.count == 1 {
+			o.first = t.As.String()
+			if o.first == "" && ok {
+				o.first = name.Name.String()
+			}
+		}
 		if !ok || t.As.IsEmpty() {
 			return
 		}

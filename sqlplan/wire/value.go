@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/types"
 	"github.com/dolthub/vitess/go/sqltypes"
 	querypb "github.com/dolthub/vitess/go/vt/proto/query"
 )
@@ -66,6 +67,14 @@ func converterOf(ctx *sql.Context, t sql.Type, binary bool) converter {
 				if n == "NULL" {
 					return sqltypes.NULL, nil
 				}
+			}
+			return general(w, v)
+		}
+	case querypb.Type_TIME:
+		return func(w *rowWriter, v any) (sqltypes.Value, error) {
+			// The front end knows no TIME without microseconds; most columns are such.
+			if span, ok := v.(types.Timespan); ok {
+				return w.text(typ, append(w.buf, span.String()...)), nil
 			}
 			return general(w, v)
 		}

@@ -10,16 +10,27 @@ import (
 
 	sqle "github.com/dolthub/go-mysql-server"
 	"github.com/dolthub/go-mysql-server/memory"
+	gms "github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/analyzer"
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 )
 
+// withFunctions is a provider that asks this package's functions first.
+type withFunctions struct {
+	*memory.DbProvider
+	set FunctionSet
+}
+
+func (p withFunctions) Function(ctx *gms.Context, schema, name string) (gms.Function, bool) {
+	return p.set.Function(name)
+}
+
 // testServer serves the front end's memory tables, database "d".
 func testServer(t testing.TB, change func(*Options)) *Server {
 	t.Helper()
 	pro := memory.NewDBProvider(memory.NewDatabase("d"))
-	e := sqle.New(analyzer.NewBuilder(pro).Build(), nil)
+	e := sqle.New(analyzer.NewBuilder(withFunctions{pro, Functions(ServerVersion("dev"))}).Build(), nil)
 	o := Options{
 		Engine:     e,
 		Listen:     "127.0.0.1:0",
