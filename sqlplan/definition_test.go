@@ -107,10 +107,14 @@ func (t *definedTable) GetChecks(*sql.Context) ([]sql.CheckDefinition, error) {
 	return out, nil
 }
 
-type showBuilder struct{}
+// ownBuilder is asked first for every node, as in the server.
+type ownBuilder struct{ base sql.NodeExecBuilder }
 
-func (showBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIter, error) {
-	return buildShowCreate(ctx, n, row)
+func (b ownBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIter, error) {
+	if iter, err := buildShowCreate(ctx, n, row); iter != nil || err != nil {
+		return iter, err
+	}
+	return buildJSONExactly(ctx, b.base, n, row)
 }
 
 // definedEngine runs SQL over a definedDB.
@@ -125,7 +129,7 @@ func newDefinedEngine(t *testing.T) *definedEngine {
 	db := &definedDB{Database: memory.NewDatabase("d"), saved: map[string][]byte{}}
 	pro := memory.NewDBProvider(db)
 	a := analyzer.NewDefault(pro)
-	a.ExecBuilder.PriorityBuilder = showBuilder{}
+	a.ExecBuilder.PriorityBuilder = ownBuilder{a.ExecBuilder}
 	e := sqle.New(a, nil)
 	// The memory session commits only databases of its own type.
 	session := memory.NewSession(sql.NewBaseSession(), memory.NewDBProvider(db.Database))
@@ -396,4 +400,25 @@ func TestJSONDocumentsInQueries(t *testing.T) {
 	e.want("SELECT JSON_ARRAYAGG(j) FROM j WHERE id > 2", `[5, {"a": [1], "b": 1}]`)
 	e.want("SELECT j + 1 FROM j WHERE id = 3", "6")
 	e.want("SELECT id FROM j ORDER BY j DESC, id LIMIT 1", "1")
+}
+
+func TestJSONTextsAreReadExactly(t *testing.T) {
+	e := newDefinedEngine(t)
+	e.exec("CREATE TABLE j (id INT PRIMARY KEY, j JSON, k JSON DEFAULT (JSON_ARRAY(1)))")
+	e.exec(`INSERT INTO j (j, id) VALUES ('{"n": 9007199254740993}', 1), ('18446744073709551615', 2), (NULL, 3), (5, 4)`)
+	e.want("SELECT j, k FROM j ORDER BY id", `{"n": 9007199254740993}|[1]`, "18446744073709551615|[1]", "NULL|[1]", "5|[1]")
+	e.exec(`UPDATE j SET j = '[-9007199254740993, 1.50]' WHERE id = 1`)
+	e.want("SELECT j FROM j WHERE id = 1", "[-9007199254740993, 1.5]")
+	e.exec(`INSERT INTO j (id, j) VALUES (1, 'null') ON DUPLICATE KEY UPDATE j = '[9007199254740995]', k = NULL`)
+	e.want("SELECT j, k FROM j WHERE id = 1", "[9007199254740995]|NULL")
+	e.exec("REPLACE INTO j SELECT 7, CONCAT('[', 9007199254740997, ']'), j FROM j WHERE id = 1")
+	e.want("SELECT j, k FROM j WHERE id = 7", "[9007199254740997]|[9007199254740995]")
+	e.exec("CREATE TRIGGER tr BEFORE INSERT ON j FOR EACH ROW SET NEW.id = NEW.id + 10")
+	e.exec("INSERT INTO j (id, j) VALUES (1, '9007199254740999')")
+	e.want("SELECT j FROM j WHERE id = 11", "9007199254740999")
+	for _, q := range []string{"INSERT INTO j (id, j) VALUES (9, '{')", "UPDATE j SET j = '{' WHERE id = 1"} {
+		if _, err := e.query(q); err == nil {
+			t.Errorf("%s was taken", q)
+		}
+	}
 }
