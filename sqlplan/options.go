@@ -225,3 +225,10 @@ func identity(n int) []int {
 
 // firstNonZero is cmp.Or for collations.
 func firstCollation(list ...sql.CollationID) sql.CollationID { return cmp.Or(list...) }
+
+func errMetaWrite(name string) error {
+	return mysql.NewSQLError(erGeneratedValue, stateGeneral, "The value of meta column '%s' is Hudi's: it cannot be written", name)
+}
+
+// erGeneratedValue is MySQL's number for a value given to a generated column.
+const erGeneratedValue = 3105
