@@ -1,0 +1,368 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/lakesql/lakesql/index"
+	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
+)
+
+// adoption is what instants that this warehouse did not settle itself mean for the index.
+type adoption struct {
+	view  *timeline.View
+	all   bool // every location is found anew
+	put   []adopted
+	drop  []string // index keys
+	hints []secondaryHint
+	rows  int64 // change of the number of rows
+}
+
+type adopted struct {
+	ikey string
+	part string
+	id   storage.FileID
+	key  string
+}
+
+type secondaryHint struct {
+	no     uint32
+	values []byte
+	ikey   string
+}
+
+// adoptAll looks for instants of other engines in each table and makes them visible.
+func (c *Catalog) adoptAll(ctx context.Context, tables []*Table) error {
+	for _, t := range tables {
+		if err := t.adopt(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// adopt makes completed instants of other engines visible: one batch with a sequence of its own changes the index and the known instants.
+func (t *Table) adopt(ctx context.Context) error {
+	t.slices.Lock()
+	defer t.slices.Unlock()
+	if t.dropped.Load() {
+		return nil
+	}
+	return t.adoptLocked(ctx)
+}
+
+func (t *Table) adoptLocked(ctx context.Context) error {
+	c, d := t.c, t.def.Load()
+	cold := c.cold(t.id)
+	stamp := c.folderTime(d.dir)
+	tl, err := cold.tl.Refresh(ctx, c.store, d.dir)
+	if err != nil {
+		return fmt.Errorf("table %s: %w", d, err)
+	}
+	a, err := t.changes(ctx, cold, tl, "")
+	if err != nil {
+		return fmt.Errorf("adopt instants of %s: %w", d, err)
+	}
+	t.folderTime.Store(stamp)
+	if a == nil {
+		return nil
+	}
+	if err := t.swap(cold.with(tl, a.view), a, nil); err != nil {
+		return fmt.Errorf("adopt instants of %s: %w", d, err)
+	}
+	c.metrics.AdoptionsTotal.Add(1)
+	return nil
+}
+
+// refresh adopts if the timeline folder changed since it was read last. On a file system without folder times it looks every time
+// that the poll interval passed.
+func (t *Table) refresh(ctx context.Context) error {
+	stamp := t.c.folderTime(t.def.Load().dir)
+	if stamp != 0 && stamp == t.folderTime.Load() {
+		return nil
+	}
+	if !t.slices.TryLock() {
+		return nil // a flush or another adoption reads the timeline at this moment
+	}
+	defer t.slices.Unlock()
+	if t.dropped.Load() || stamp == 0 {
+		return nil
+	}
+	return t.adoptLocked(ctx)
+}
+
+// folderTime gives the modification time (ns) of a table's timeline folder; 0 where the file system keeps none.
+func (c *Catalog) folderTime(dir string) int64 {
+	if c.memory {
+		return 0
+	}
+	st, err := c.fs.Stat(c.fs.PathJoin(c.path(dir), ".hoodie"))
+	if err != nil {
+		return 0
+	}
+	return st.ModTime().UnixNano()
+}
+
+// changes compares the table's files at two looks at its timeline; nil if nothing changed but our own instant.
+func (t *Table) changes(ctx context.Context, cold *coldState, tl *timeline.Timeline, own storage.InstantTime) (*adoption, error) {
+	if sameInstants(cold.tl, tl, own) {
+		return nil, nil
+	}
+	d := t.def.Load()
+	view, err := timeline.BuildView(ctx, t.c.store, d.dir, tl)
+	if err != nil {
+		return nil, err
+	}
+	a := &adoption{view: view}
+	type pair struct{ old, new *storage.FileSlice }
+	pairs := map[string]*pair{}
+	id := func(fs *storage.FileSlice) string { return fs.Partition + "\x00" + string(fs.ID) }
+	olds, news := cold.newest(), view.Slices("", nil)
+	for i := range olds {
+		pairs[id(&olds[i])] = &pair{old: &olds[i]}
+	}
+	for i := range news {
+		if p := pairs[id(&news[i])]; p != nil {
+			p.new = &news[i]
+		} else {
+			pairs[id(&news[i])] = &pair{new: &news[i]}
+		}
+	}
+	before := map[string]bool{}
+	for _, k := range sortedKeys(pairs) {
+		p := pairs[k]
+		if p.old != nil && p.new != nil && sameFiles(p.old, p.new) && sameCounts(p.new, cold.tl, tl) {
+			continue
+		}
+		if p.old != nil {
+			err := t.readKeys(ctx, *p.old, cold.tl.Counts, false, func(k adopted, _ []secondaryHint) { before[k.ikey] = true })
+			if err != nil {
+				return nil, err
+			}
+		}
+		if p.new != nil {
+			err := t.readKeys(ctx, *p.new, tl.Counts, true, func(k adopted, hints []secondaryHint) {
+				a.put = append(a.put, k)
+				a.hints = append(a.hints, hints...)
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	a.rows = int64(len(a.put)) - int64(len(before))
+	for _, k := range a.put {
+		delete(before, k.ikey)
+	}
+	for k := range before {
+		a.drop = append(a.drop, k)
+	}
+	return a, nil
+}
+
+// reindex finds every location of the table anew.
+func (t *Table) reindex(ctx context.Context, tl *timeline.Timeline) (*adoption, error) {
+	view, err := timeline.BuildView(ctx, t.c.store, t.def.Load().dir, tl)
+	if err != nil {
+		return nil, err
+	}
+	a := &adoption{view: view, all: true}
+	for _, fs := range view.Slices("", nil) {
+		err := t.readKeys(ctx, fs, tl.Counts, true, func(k adopted, hints []secondaryHint) {
+			a.put = append(a.put, k)
+			a.hints = append(a.hints, hints...)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	a.rows = int64(len(a.put)) - t.rows.Load()
+	return a, nil
+}
+
+// sameInstants tells whether two timelines differ in nothing but an instant of ours and what became older than the active timeline.
+func sameInstants(a, b *timeline.Timeline, own storage.InstantTime) bool {
+	strip := func(t *timeline.Timeline) []timeline.Instant {
+		out := make([]timeline.Instant, 0, len(t.Instants))
+		for _, in := range t.Instants {
+			if in.Time != own {
+				in.Completed = ""
+				out = append(out, in)
+			}
+		}
+		return out
+	}
+	return slices.Equal(strip(a), strip(b))
+}
+
+func sameFiles(a, b *storage.FileSlice) bool {
+	if (a.Base == nil) != (b.Base == nil) || a.Base != nil && a.Base.Name != b.Base.Name {
+		return false
+	}
+	return slices.EqualFunc(a.Logs, b.Logs, func(x, y storage.FileName) bool { return x.Name == y.Name && x.Size == y.Size })
+}
+
+// sameCounts tells whether the blocks of a slice's logs count alike at two looks: an instant that wrote into a log may complete later than its file appears.
+func sameCounts(fs *storage.FileSlice, a, b *timeline.Timeline) bool {
+	if len(fs.Logs) == 0 {
+		return true
+	}
+	in := func(t *timeline.Timeline) []timeline.Instant {
+		return slices.DeleteFunc(t.Completed(), func(x timeline.Instant) bool { return x.Time < fs.Begin })
+	}
+	return slices.EqualFunc(in(a), in(b), func(x, y timeline.Instant) bool { return x.Time == y.Time })
+}
+
+// readKeys reads the index keys of a slice, with the values of the secondary indexes if asked for.
+func (t *Table) readKeys(ctx context.Context, fs storage.FileSlice, counts func(storage.InstantTime) bool, hints bool, f func(adopted, []secondaryHint)) error {
+	d := t.def.Load()
+	cols := []string{storage.ColRecordKey, storage.ColPartitionPath}
+	need := map[int]int{} // position in the table → in the scan
+	add := func(list []index.Column) {
+		for _, k := range list {
+			if _, ok := need[k.Field]; !ok {
+				need[k.Field] = len(cols)
+				cols = append(cols, d.spec.Schema.Fields[k.Field].Name)
+			}
+		}
+	}
+	add(d.keyCols)
+	if hints {
+		for i := range d.indexes {
+			add(d.indexes[i].cols)
+		}
+	}
+	want, err := d.spec.Schema.Select(cols...)
+	if err != nil {
+		return err
+	}
+	row := make(storage.Row, len(d.spec.Schema.Fields))
+	for b, err := range t.c.reader.ReadSlice(ctx, d.dir, fs, d.scan(want, counts)) {
+		if err != nil {
+			return err
+		}
+		for i := range b.Rows {
+			key, _ := b.Value(0, i).(string)
+			for field, at := range need {
+				row[field] = b.Value(at, i)
+			}
+			var ikey []byte
+			if d.hidden() {
+				ikey = d.textKey(key, fs.Partition)
+			} else if ikey, err = d.indexKey(row, fs.Partition); err != nil {
+				return err
+			}
+			var list []secondaryHint
+			if hints {
+				for n := range d.indexes {
+					values, err := index.AppendKey(nil, d.indexes[n].cols, row)
+					if err != nil {
+						return err
+					}
+					list = append(list, secondaryHint{d.indexes[n].no, values, string(ikey)})
+				}
+			}
+			f(adopted{string(ikey), fs.Partition, fs.ID, key}, list)
+		}
+	}
+	return nil
+}
+
+// swap makes a new cold state known: the index changes and the state become visible to snapshots in one step.
+func (t *Table) swap(next *coldState, a *adoption, own func(*pebble.Batch) error) error {
+	c := t.c
+	b := c.db.NewBatch()
+	defer b.Close()
+	if a != nil && a.all {
+		if err := c.index.DropLocations(b, t.id); err != nil {
+			return err
+		}
+	}
+	if own != nil {
+		if err := own(b); err != nil {
+			return err
+		}
+	}
+	c.viewMu.Lock()
+	c.commitMu.Lock()
+	seq, err := func() (index.Seq, error) {
+		var seq index.Seq
+		if a != nil && (len(a.put) > 0 || len(a.drop) > 0 || a.all) {
+			seq = c.clock.next()
+			if err := t.applyAdoption(b, a, seq); err != nil {
+				return 0, err
+			}
+		}
+		if err := t.saveRecord(b, next); err != nil {
+			return 0, err
+		}
+		return seq, c.db.ApplyNoSyncWait(b, pebble.Sync)
+	}()
+	if err == nil {
+		if seq > 0 {
+			t.lastSeq.Store(uint64(seq))
+			t.rows.Add(a.rows)
+			t.auto.Lock()
+			t.auto.saved = max(t.auto.saved, t.auto.next)
+			t.auto.next = 0 // rows of others may have larger values
+			t.auto.Unlock()
+		}
+		c.setCold(t.id, next)
+	}
+	c.commitMu.Unlock()
+	c.viewMu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := b.SyncWait(); err != nil {
+		c.fail(fmt.Errorf("sync index: %w", err))
+		return err
+	}
+	if seq > 0 {
+		c.advance(seq)
+	}
+	return nil
+}
+
+func (t *Table) applyAdoption(b *pebble.Batch, a *adoption, seq index.Seq) error {
+	c := t.c
+	for _, k := range a.drop {
+		if err := c.index.DropLocation(b, t.id, []byte(k)); err != nil {
+			return err
+		}
+	}
+	if len(a.drop) > 0 || a.all {
+		t.forget(seq)
+	}
+	numbers := map[string]uint32{}
+	for i := range a.put {
+		k := &a.put[i]
+		name := k.part + "\x00" + string(k.id)
+		no, ok := numbers[name]
+		if !ok {
+			var err error
+			if no, err = c.index.GroupNumber(b, t.id, k.part, k.id); err != nil {
+				return err
+			}
+			numbers[name] = no
+		}
+		if err := c.index.PutLocation(b, t.id, []byte(k.ikey), index.Location{Seq: seq, Group: no, Row: -1, Key: k.key}); err != nil {
+			return err
+		}
+	}
+	for i := range a.hints {
+		h := &a.hints[i]
+		if err := c.index.PutSecondary(b, t.id, h.no, h.values, []byte(h.ikey)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pollInterval bounds how late an instant of another engine is seen where folder times do not tell of it.
+const pollInterval = time.Second

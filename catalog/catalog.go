@@ -1,0 +1,754 @@
+package catalog
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/lakesql/lakesql/index"
+	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
+)
+
+// Options of a warehouse; the zero value works.
+type Options struct {
+	FS     vfs.FS           // default: the machine's file system
+	Logger *slog.Logger     // nil discards
+	Now    func() time.Time // wall clock; default time.Now
+
+	// SortKey gives the weight string of a text under a collation that KeyColumn names: bytes.Compare of two weight strings orders
+	// the texts, equal ones are equal keys. Nil: texts compare as bytes.
+	SortKey func(collation, s string) []byte
+
+	// AcceptLostState opens tables whose state folder is missing or older, although what it held may be lost.
+	AcceptLostState bool
+
+	HotBytesMax   int64         // buffered rows of all tables, in bytes; writes fail above it. Default 1 GiB
+	JournalWindow time.Duration // commits this young stay in the journal after their flush. Default 24 h
+	JournalBytes  int64         // bytes of flushed commits of one table that the journal keeps at most. Default 1 GiB
+	CacheBytes    int64         // decoded logs and pebble blocks. Default 128 MiB
+}
+
+// Metrics count since Open.
+type Metrics struct {
+	CommitsTotal   atomic.Int64 // transactions that changed something
+	ConflictsTotal atomic.Int64 // transactions that were refused since another one was first
+	FlushesTotal   atomic.Int64 // instants written, one a table
+	AdoptionsTotal atomic.Int64 // looks at a timeline that found instants of other engines
+	LateRowsTotal  atomic.Int64 // buffered rows that lost against a newer row of another engine
+}
+
+// Folder names below the data folder.
+const (
+	warehouseFolder = "warehouse"
+	stateFolder     = "state"
+	objectsFolder   = ".lakesql" // below the warehouse: what belongs to no table
+)
+
+// Catalog is an open warehouse.
+type Catalog struct {
+	o      Options
+	dir    string
+	fs     vfs.FS
+	memory bool // the file system keeps no folder times
+	log    *slog.Logger
+	store  *storage.Local // rooted at the file system's root, since attached tables lie anywhere
+	root   string         // object name of the warehouse folder
+	reader *storage.Reader
+	db     *pebble.DB
+	index  *index.RecordIndex
+	clock  *Clock
+	id     string // warehouse id
+
+	// mu guards the maps of databases, tables and objects.
+	mu        sync.RWMutex
+	databases map[string]*database           // by lower-case name
+	objects   map[string]map[string][]Object // by kind, then lower-case database
+	byID      map[index.TableID]*Table
+	nextID    index.TableID
+	ddl       sync.Mutex // one change of databases, tables or objects at a time
+
+	// viewMu makes the hot tier and the known instants change together for snapshots.
+	viewMu sync.RWMutex
+	colds  atomic.Pointer[map[index.TableID]*coldState]
+	closed bool // guarded by viewMu
+	open   sync.WaitGroup
+
+	// commitMu is the critical section of commits; it also guards the tables' bins.
+	commitMu sync.Mutex
+	failed   error        // guarded by commitMu: why no more can be written
+	hotBytes atomic.Int64 // bytes of buffered rows
+	durable  atomic.Uint64
+
+	keys    atomic.Uint64 // generated record keys of this run
+	session string        // part of generated keys that no other run has
+
+	wakeMu    sync.Mutex
+	listeners []func()
+
+	metrics Metrics
+}
+
+// database is a namespace of tables.
+type database struct {
+	Name   string
+	Body   []byte
+	tables map[string]*Table // by lower-case name
+}
+
+// Open opens the warehouse in the data folder dir, making it if there is none, and ends what an earlier run left unfinished.
+func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
+	if o.FS == nil {
+		o.FS = vfs.Default
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.HotBytesMax == 0 {
+		o.HotBytesMax = 1 << 30
+	}
+	if o.JournalWindow == 0 {
+		o.JournalWindow = 24 * time.Hour
+	}
+	if o.JournalBytes == 0 {
+		o.JournalBytes = 1 << 30
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = 128 << 20
+	}
+	if o.FS == vfs.Default {
+		if dir, err = filepath.Abs(dir); err != nil {
+			return nil, fmt.Errorf("open warehouse: %w", err)
+		}
+	}
+	c := &Catalog{
+		o: o, dir: dir, fs: o.FS, log: o.Logger, clock: &Clock{wall: o.Now},
+		databases: map[string]*database{}, byID: map[index.TableID]*Table{}, session: newID()[:12],
+	}
+	c.memory = o.FS != vfs.Default
+	c.colds.Store(&map[index.TableID]*coldState{})
+	root := c.fs.PathJoin(dir, warehouseFolder)
+	for _, p := range []string{root, c.fs.PathJoin(root, objectsFolder)} {
+		if err := c.fs.MkdirAll(p, 0o755); err != nil {
+			return nil, fmt.Errorf("open warehouse: %w", err)
+		}
+	}
+	c.root = strings.Trim(filepath.ToSlash(root), "/")
+	c.store = storage.NewLocal(c.fs, "/")
+	if err := c.openState(ctx); err != nil {
+		return nil, fmt.Errorf("open warehouse %s: %w", dir, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = c.db.Close() // the first error tells more
+		}
+	}()
+	c.reader = storage.NewReader(c.store, storage.ReaderOptions{CacheBytes: o.CacheBytes})
+	if err := c.load(ctx); err != nil {
+		return nil, fmt.Errorf("open warehouse %s: %w", dir, err)
+	}
+	return c, nil
+}
+
+func (c *Catalog) openState(ctx context.Context) error {
+	state := c.fs.PathJoin(c.dir, stateFolder)
+	cache := pebble.NewCache(c.o.CacheBytes / 2)
+	defer cache.Unref()
+	po := &pebble.Options{
+		FS: c.fs, Cache: cache, Logger: pebbleLog{c.log}, MemTableSize: 32 << 20, MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold: 4, L0StopWritesThreshold: 24, FormatMajorVersion: pebble.FormatNewest,
+	}
+	po.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
+	po.EnsureDefaults()
+	db, err := pebble.Open(state, po)
+	if err != nil {
+		return fmt.Errorf("open state: %w", err)
+	}
+	c.db, c.index = db, index.New(db)
+	return nil
+}
+
+// pebbleLog hands pebble's messages on; what it says of its own work is noise at the levels that people read.
+type pebbleLog struct{ log *slog.Logger }
+
+func (l pebbleLog) Infof(f string, a ...any)  { l.log.Debug("state: " + fmt.Sprintf(f, a...)) }
+func (l pebbleLog) Errorf(f string, a ...any) { l.log.Error("state: " + fmt.Sprintf(f, a...)) }
+func (l pebbleLog) Fatalf(f string, a ...any) { panic("state: " + fmt.Sprintf(f, a...)) }
+
+// warehouseFile is the state of the warehouse that belongs to no table and survives the loss of the state folder (JSON in
+// .lakesql/warehouse.json, one object with the CRC-32C of its body).
+type warehouseFile struct {
+	Version   int             `json:"version"`
+	ID        string          `json:"id"`
+	NextTable index.TableID   `json:"next_table"`
+	Databases []savedDatabase `json:"databases"`
+	Attached  []savedAttached `json:"attached,omitempty"`
+	Clean     bool            `json:"clean"`           // stopped with everything flushed
+	Clock     index.Seq       `json:"clock,omitempty"` // largest time shown, when clean
+}
+
+type savedDatabase struct {
+	Name    string              `json:"name"`
+	Body    []byte              `json:"body,omitempty"`
+	Objects map[string][]Object `json:"objects,omitempty"` // by kind
+}
+
+type savedAttached struct {
+	Database string `json:"database"`
+	Name     string `json:"name"`
+	Location string `json:"location"`
+}
+
+func newID() string {
+	var b [16]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		panic(err) // never fails on the systems that Go supports
+	}
+	return hex.EncodeToString(b[:])
+}
+
+// load reads tables and objects, checks that state and tables belong together, and finishes what was decided.
+func (c *Catalog) load(ctx context.Context) error {
+	file, err := c.readWarehouse(ctx)
+	if err != nil {
+		return err
+	}
+	id, err := c.meta("id")
+	if err != nil {
+		return err
+	}
+	folders, err := c.tableFolders(ctx)
+	if err != nil {
+		return err
+	}
+	c.objects = map[string]map[string][]Object{}
+	lost := id == ""
+	if file != nil {
+		c.id, c.nextID = file.ID, file.NextTable
+		c.clock.raise(file.Clock)
+		for _, d := range file.Databases {
+			c.databases[strings.ToLower(d.Name)] = &database{Name: d.Name, Body: d.Body, tables: map[string]*Table{}}
+			for kind, list := range d.Objects {
+				c.setObjects(kind, d.Name, list)
+			}
+		}
+		if id != "" && id != file.ID {
+			return fmt.Errorf("%w: state belongs to warehouse %s, the tables to %s", ErrLostState, id, file.ID)
+		}
+	}
+	if lost && len(folders) > 0 && (file == nil || !file.Clean) && !c.o.AcceptLostState {
+		return c.lostState(ctx, folders)
+	}
+	if c.id == "" {
+		c.id = newID()
+	}
+	if lost {
+		if err := c.db.Set(metaKey("id"), []byte(c.id), pebble.Sync); err != nil {
+			return err
+		}
+	}
+	for _, f := range folders {
+		if c.databases[strings.ToLower(f.database)] == nil {
+			c.databases[strings.ToLower(f.database)] = &database{Name: f.database, tables: map[string]*Table{}}
+		}
+	}
+	if err := c.loadTables(ctx); err != nil {
+		return err
+	}
+	if lost {
+		if err := c.recoverTables(ctx, folders, file); err != nil {
+			return err
+		}
+	}
+	if err := c.loadJournal(); err != nil {
+		return err
+	}
+	for _, t := range c.tablesByID() {
+		t.slices.Lock()
+		err := t.resolveIntent(ctx)
+		t.slices.Unlock()
+		if err != nil {
+			return fmt.Errorf("table %s: %w", t, err)
+		}
+	}
+	return c.saveWarehouse(ctx, false)
+}
+
+func (c *Catalog) meta(name string) (string, error) {
+	v, closer, err := c.db.Get(metaKey(name))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer closer.Close()
+	return string(v), nil
+}
+
+// tableFolder is a Hudi table found in the warehouse.
+type tableFolder struct{ database, name, dir string }
+
+// tableFolders lists the tables by their folders: <database>/<table>/.hoodie.
+func (c *Catalog) tableFolders(ctx context.Context) ([]tableFolder, error) {
+	var out []tableFolder
+	for db, err := range c.store.List(ctx, c.root) {
+		if err != nil {
+			return nil, err
+		}
+		if !db.Dir || strings.HasPrefix(db.Name, ".") {
+			continue
+		}
+		for t, err := range c.store.List(ctx, join(c.root, db.Name)) {
+			if err != nil {
+				return nil, err
+			}
+			if !t.Dir || strings.HasPrefix(t.Name, ".") {
+				continue
+			}
+			dir := join(db.Name, t.Name)
+			f, err := c.store.Open(ctx, join(c.object(dir), ".hoodie/hoodie.properties"))
+			if errors.Is(err, storage.ErrNotExist) {
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			f.Close()
+			out = append(out, tableFolder{unescapeName(db.Name), unescapeName(t.Name), dir})
+		}
+	}
+	return out, nil
+}
+
+func (c *Catalog) lostState(ctx context.Context, folders []tableFolder) error {
+	var b strings.Builder
+	for _, f := range folders {
+		last := "no instant"
+		if tl, err := timeline.Load(ctx, c.store, c.object(f.dir)); err == nil {
+			if in, ok := tl.Last(); ok {
+				last = string(in.Time)
+			}
+		}
+		fmt.Fprintf(&b, "; %s.%s: last instant %s", f.database, f.name, last)
+	}
+	return fmt.Errorf("%w, and commits that were not flushed are gone with it; start with --accept-lost-state to go on from the last instants%s", ErrLostState, b.String())
+}
+
+// loadTables opens the tables that the state folder knows.
+func (c *Catalog) loadTables(ctx context.Context) error {
+	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixTable}, UpperBound: []byte{prefixTable + 1}})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for it.First(); it.Valid(); it.Next() {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		var r tableRecord
+		if err := json.Unmarshal(v, &r); err != nil {
+			return fmt.Errorf("table record: %w", err)
+		}
+		c.nextID = max(c.nextID, r.ID+1)
+		t, err := c.openTable(ctx, &r)
+		if err != nil {
+			return err
+		}
+		if t == nil {
+			continue
+		}
+		c.byID[t.id] = t
+		d := c.databases[strings.ToLower(r.Database)]
+		if d == nil {
+			d = &database{Name: r.Database, tables: map[string]*Table{}}
+			c.databases[strings.ToLower(r.Database)] = d
+		}
+		d.tables[strings.ToLower(r.Name)] = t
+	}
+	return it.Error()
+}
+
+// openTable makes a Table of its record and the timeline it finds. Nil: its folder is gone, so the table is.
+func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error) {
+	p, err := timeline.ReadProperties(ctx, c.store, c.object(r.Dir))
+	if errors.Is(err, storage.ErrNotExist) {
+		c.log.Error("table folder is missing, the table is dropped", "table", r.Database+"."+r.Name, "folder", c.path(c.object(r.Dir)))
+		return nil, c.dropState(r.ID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
+	}
+	d, err := c.compile(r, p)
+	if err != nil {
+		return nil, err
+	}
+	t := &Table{c: c, id: r.ID, record: *r}
+	t.def.Store(d)
+	t.rows.Store(r.Rows)
+	t.forgotten.Store(uint64(r.Dropped))
+	t.lastSeq.Store(uint64(r.Flushed))
+	t.auto.saved = r.Def.AutoNext
+	if v, closer, err := c.db.Get(idKey(prefixAuto, r.ID)); err == nil {
+		n, _ := binary.Uvarint(v)
+		t.auto.saved = max(t.auto.saved, n)
+		closer.Close()
+	} else if !errors.Is(err, pebble.ErrNotFound) {
+		return nil, err
+	}
+	if v, closer, err := c.db.Get(idKey(prefixIntent, r.ID)); err == nil {
+		t.intent = &intent{}
+		err = json.Unmarshal(v, t.intent)
+		closer.Close()
+		if err != nil {
+			return nil, fmt.Errorf("flush intent of %s: %w", d, err)
+		}
+	} else if !errors.Is(err, pebble.ErrNotFound) {
+		return nil, err
+	}
+	stamp := c.folderTime(d.dir)
+	tl, err := timeline.Load(ctx, c.store, d.dir)
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", d, err)
+	}
+	view, err := timeline.BuildView(ctx, c.store, d.dir, tl)
+	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", d, err)
+	}
+	cold := &coldState{tl: tl, view: view, flushed: r.Flushed, trimmed: r.Trimmed}
+	own, err := c.db.NewIter(&pebble.IterOptions{LowerBound: idKey(prefixOwn, r.ID), UpperBound: idKey(prefixOwn, r.ID+1)})
+	if err != nil {
+		return nil, err
+	}
+	defer own.Close()
+	for own.First(); own.Valid(); own.Next() {
+		v, err := own.ValueAndErr()
+		if err != nil {
+			return nil, err
+		}
+		n, _ := binary.Uvarint(v)
+		cold.own = append(cold.own, ownInstant{storage.InstantTime(own.Key()[5:]), index.Seq(n)})
+	}
+	if err := own.Error(); err != nil {
+		return nil, err
+	}
+	c.setCold(r.ID, cold)
+	if at, err := timeline.ParseTime(tl.Newest(), d.zone); err == nil {
+		c.clock.raise(index.Seq(at.UnixMicro()))
+	}
+	c.clock.raise(max(r.Flushed, r.Created))
+	if t.intent == nil {
+		if err := t.catchUp(ctx, r, tl); err != nil {
+			return nil, fmt.Errorf("table %s: %w", d, err)
+		}
+	}
+	t.folderTime.Store(stamp)
+	return t, nil
+}
+
+// catchUp brings the index up to instants that were completed while the warehouse was closed.
+func (t *Table) catchUp(ctx context.Context, r *tableRecord, tl *timeline.Timeline) error {
+	c := t.c
+	known := map[storage.InstantTime]bool{}
+	for _, it := range r.Known {
+		known[it] = true
+	}
+	cold := c.cold(t.id)
+	stale := false
+	seen := map[storage.InstantTime]bool{}
+	for _, in := range tl.Completed() {
+		seen[in.Time] = true
+		if in.Time <= r.Low || known[in.Time] {
+			continue
+		}
+		stale = true
+		m, err := timeline.ReadCommit(ctx, c.store, t.def.Load().dir, in)
+		if err != nil {
+			return err
+		}
+		if m.Extra[extraWarehouse] == c.id && !c.o.AcceptLostState {
+			return fmt.Errorf("%w: instant %s was written by this warehouse, and its state does not know it", ErrLostState, in.Time)
+		}
+	}
+	for _, it := range r.Known { // an instant that vanished without being archived was undone
+		if !seen[it] && !tl.Counts(it) {
+			stale = true
+		}
+	}
+	if !stale {
+		return nil
+	}
+	a, err := t.reindex(ctx, tl)
+	if err != nil {
+		return err
+	}
+	return t.swap(cold.with(tl, a.view), a, nil)
+}
+
+// loadJournal finds out which commits are not flushed.
+func (c *Catalog) loadJournal() error {
+	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixJournal}, UpperBound: []byte{prefixJournal + 1}})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	var last index.Seq
+	for it.First(); it.Valid(); it.Next() {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		seq := index.Seq(binary.BigEndian.Uint64(it.Key()[1:]))
+		last = max(last, seq)
+		rec, err := decodeCommit(v)
+		if err != nil {
+			return err
+		}
+		var waiting []*Table
+		for _, ct := range rec.tables {
+			t := c.byID[ct.id]
+			if t == nil {
+				continue
+			}
+			t.lastSeq.Store(max(t.lastSeq.Load(), uint64(seq)))
+			if seq > c.cold(t.id).flushed {
+				t.noteBuffered(int64(ct.rows), int64(ct.bytes), seqTime(seq))
+				waiting = append(waiting, t)
+			}
+		}
+		for _, t := range waiting {
+			for _, o := range waiting {
+				if o != t {
+					t.buf.link(o.id)
+				}
+			}
+		}
+	}
+	c.clock.raise(last)
+	c.durable.Store(uint64(c.clock.read()))
+	return it.Error()
+}
+
+// Close flushes every table, marks the warehouse as cleanly stopped and closes it. An error says what was not flushed: it is still in the state folder.
+func (c *Catalog) Close(ctx context.Context) error {
+	flushed := c.Flush(ctx, "stop")
+	c.viewMu.Lock()
+	if c.closed {
+		c.viewMu.Unlock()
+		return nil
+	}
+	c.closed = true
+	c.viewMu.Unlock()
+	c.commitMu.Lock()
+	if c.failed == nil {
+		c.failed = ErrClosed
+	}
+	c.commitMu.Unlock()
+	done := make(chan struct{})
+	go func() { c.open.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		return firstError(flushed, errors.New("close warehouse: transactions are still open"))
+	}
+	clean := flushed == nil
+	for _, t := range c.tablesByID() {
+		clean = clean && !t.isBuffered()
+	}
+	err := c.saveWarehouse(ctx, clean)
+	c.reader.Close()
+	return firstError(flushed, err, c.db.Close())
+}
+
+// Clock is the warehouse's hybrid clock.
+func (c *Catalog) Clock() *Clock { return c.clock }
+
+// Metrics counts what happened since Open.
+func (c *Catalog) Metrics() *Metrics { return &c.metrics }
+
+// object gives the object name of a table folder: relative to the warehouse, or absolute for an attached table elsewhere.
+func (c *Catalog) object(dir string) string {
+	if strings.HasPrefix(dir, "/") {
+		return strings.Trim(dir, "/")
+	}
+	return join(c.root, dir)
+}
+
+// path gives the file path of an object name.
+func (c *Catalog) path(name string) string { return c.fs.PathJoin("/", name) }
+
+func (c *Catalog) tablesByID() []*Table {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var out []*Table
+	for _, t := range c.byID {
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(a, b *Table) int { return int(a.id) - int(b.id) })
+	return out
+}
+
+func (c *Catalog) cold(id index.TableID) *coldState { return (*c.colds.Load())[id] }
+
+// setCold swaps the cold state of a table; called with viewMu held, or before the catalog is shared. Nil takes it away.
+func (c *Catalog) setCold(id index.TableID, s *coldState) {
+	old := *c.colds.Load()
+	m := make(map[index.TableID]*coldState, len(old)+1)
+	for k, v := range old {
+		m[k] = v
+	}
+	if s == nil {
+		delete(m, id)
+	} else {
+		m[id] = s
+	}
+	c.colds.Store(&m)
+}
+
+// advance moves the durable mark: everything up to seq is synced, since batches are synced in order.
+func (c *Catalog) advance(seq index.Seq) {
+	c.metrics.CommitsTotal.Add(1)
+	for {
+		old := c.durable.Load()
+		if old >= uint64(seq) || c.durable.CompareAndSwap(old, uint64(seq)) {
+			return
+		}
+	}
+}
+
+// fail makes every further write fail: what is on disk is no longer known.
+func (c *Catalog) fail(err error) {
+	c.commitMu.Lock()
+	if c.failed == nil {
+		c.failed = err
+	}
+	c.commitMu.Unlock()
+}
+
+// room refuses writes while the hot tier is at its limit.
+func (c *Catalog) room() error {
+	if c.hotBytes.Load() > c.o.HotBytesMax {
+		return ErrFull
+	}
+	return nil
+}
+
+// generateKey makes a record key for a row of a table without a key: no other run and no other row has it.
+func (c *Catalog) generateKey() string {
+	return fmt.Sprintf("%s_%d", c.session, c.keys.Add(1))
+}
+
+// OnCommit registers a function that is called after each commit; it must not block.
+func (c *Catalog) OnCommit(f func()) {
+	c.wakeMu.Lock()
+	c.listeners = append(c.listeners, f)
+	c.wakeMu.Unlock()
+}
+
+func (c *Catalog) wake() {
+	c.wakeMu.Lock()
+	l := c.listeners
+	c.wakeMu.Unlock()
+	for _, f := range l {
+		f()
+	}
+}
+
+// Waiting describes the rows of a table that wait for a flush.
+type Waiting struct {
+	Table  *Table
+	Rows   int64
+	Bytes  int64     // as they stand in the journal
+	Oldest time.Time // commit time of the first
+	Cause  error     // why the last flush failed, nil if it did not
+	Since  time.Time // when it began to fail
+}
+
+// Waiting lists the tables that have buffered rows.
+func (c *Catalog) Waiting() []Waiting {
+	tables := c.tablesByID()
+	c.commitMu.Lock()
+	defer c.commitMu.Unlock()
+	var out []Waiting
+	for _, t := range tables {
+		if t.buf.rows > 0 {
+			out = append(out, Waiting{t, t.buf.rows, t.buf.bytes, t.buf.oldest, t.buf.cause, t.buf.since})
+		}
+	}
+	return out
+}
+
+// Adopt looks for instants of other engines in all tables.
+func (c *Catalog) Adopt(ctx context.Context) error {
+	var first error
+	for _, t := range c.tablesByID() {
+		first = firstError(first, t.refresh(ctx))
+	}
+	return first
+}
+
+func (t *Table) isBuffered() bool {
+	t.c.commitMu.Lock()
+	defer t.c.commitMu.Unlock()
+	return t.buf.rows > 0
+}
+
+// noteBuffered adds a commit to the table's bin; called with commitMu held, or before the catalog is shared.
+func (t *Table) noteBuffered(rows, bytes int64, at time.Time) {
+	if t.buf.rows == 0 {
+		t.buf.oldest = at
+	}
+	t.buf.rows += rows
+	t.buf.bytes += bytes
+	t.c.hotBytes.Add(bytes)
+}
+
+func (t *Table) link(id index.TableID) { t.buf.link(id) }
+
+func (b *buffered) link(id index.TableID) {
+	if b.linked == nil {
+		b.linked = map[index.TableID]bool{}
+	}
+	b.linked[id] = true
+}
+
+func join(parts ...string) string { return path.Join(parts...) }
+
+func appendUint(dst []byte, n uint64) []byte { return binary.AppendUvarint(dst, n) }
+
+func fieldNames(s *storage.Schema) []string {
+	out := make([]string, len(s.Fields))
+	for i := range s.Fields {
+		out[i] = s.Fields[i].Name
+	}
+	return out
+}
+
+func sortedKeys[K ~string, V any](m map[K]V) []K {
+	out := make([]K, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i] < out[j] })
+	return out
+}

@@ -1,0 +1,75 @@
+package catalog
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/lakesql/lakesql/index"
+	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
+)
+
+// coldState is what a snapshot knows of a table's files: immutable. Every completed instant of its timeline counts: one that
+// another engine completed becomes visible by a new state (see Table.adopt).
+type coldState struct {
+	tl   *timeline.Timeline
+	view *timeline.View
+
+	own     []ownInstant // instants of ours with the commits that they hold, oldest first
+	flushed index.Seq    // rows at or below stand in the files
+	trimmed index.Seq    // the journal holds no rows at or below
+}
+
+type ownInstant struct {
+	time storage.InstantTime
+	cut  index.Seq
+}
+
+// counts tells whether an instant's files belong to the state.
+func (s *coldState) counts(it storage.InstantTime) bool { return s.tl.Counts(it) }
+
+// newest gives the file slices of the state.
+func (s *coldState) newest() []storage.FileSlice { return s.view.Slices("", nil) }
+
+// at gives the file slices as of an instant, and which instants count then.
+func (s *coldState) at(bound storage.InstantTime) ([]storage.FileSlice, func(storage.InstantTime) bool) {
+	counts := func(it storage.InstantTime) bool { return it <= bound && s.counts(it) }
+	return s.view.Slices(bound, counts), counts
+}
+
+// cutAt gives the last sequence that the instants of ours at or below bound hold.
+func (s *coldState) cutAt(bound storage.InstantTime) index.Seq {
+	n := sort.Search(len(s.own), func(i int) bool { return s.own[i].time > bound })
+	if n == 0 {
+		return 0
+	}
+	return s.own[n-1].cut
+}
+
+// with gives the state after a new look at the timeline.
+func (s *coldState) with(tl *timeline.Timeline, view *timeline.View) *coldState {
+	return &coldState{tl: tl, view: view, own: s.own, flushed: s.flushed, trimmed: s.trimmed}
+}
+
+// addOwn notes an instant of ours.
+func (s *coldState) addOwn(o ownInstant) {
+	s.own = append(slices.Clip(s.own), o)
+	s.flushed = max(s.flushed, o.cut)
+}
+
+// knownInstants splits the completed instants into a low mark, below which nothing is pending, and the ones above it.
+func knownInstants(tl *timeline.Timeline) (low storage.InstantTime, above []storage.InstantTime) {
+	pending := storage.InstantTime("~")
+	for _, in := range tl.Pending() {
+		pending = min(pending, in.Time)
+	}
+	for _, in := range tl.Completed() {
+		switch {
+		case in.Time < pending:
+			low = max(low, in.Time)
+		default:
+			above = append(above, in.Time)
+		}
+	}
+	return low, above
+}

@@ -1,0 +1,596 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/lakesql/lakesql/index"
+	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
+)
+
+// Keys of hoodie.properties by which the tables' definitions outlive the state folder. Hudi's writers keep them.
+const (
+	propTable = "lakesql.table"
+)
+
+// Table finds a table; names compare without regard to case.
+func (c *Catalog) Table(db, name string) (*Table, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if d := c.databases[strings.ToLower(db)]; d != nil {
+		if t := d.tables[strings.ToLower(name)]; t != nil {
+			return t, true
+		}
+	}
+	return nil, false
+}
+
+// TableNames lists the tables of a database by name.
+func (c *Catalog) TableNames(db string) []string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var out []string
+	if d := c.databases[strings.ToLower(db)]; d != nil {
+		for _, t := range d.tables {
+			out = append(out, t.Name())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// reserve checks the name of a new table and gives it an id.
+func (c *Catalog) reserve(db, name string) (spelled string, id index.TableID, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.databases[strings.ToLower(db)]
+	if d == nil {
+		return "", 0, fmt.Errorf("%w: database %s", ErrNotFound, db)
+	}
+	if d.tables[strings.ToLower(name)] != nil {
+		return "", 0, fmt.Errorf("%w: table %s.%s", ErrExists, db, name)
+	}
+	if len(name) == 0 || len(escapeName(name)) > 200 {
+		return "", 0, fmt.Errorf("%w: table name %q", ErrInvalid, name)
+	}
+	c.nextID++
+	return d.Name, c.nextID - 1, nil
+}
+
+// CreateTable makes an empty table: a folder with hoodie.properties, which another engine can open at once.
+func (c *Catalog) CreateTable(ctx context.Context, db, name string, spec TableSpec) (*Table, error) {
+	c.ddl.Lock()
+	defer c.ddl.Unlock()
+	spelled, id, err := c.reserve(db, name)
+	if err != nil {
+		return nil, err
+	}
+	s := *spec.Schema
+	if s.Name == "" {
+		word := avroName(name)
+		s.Name, s.Namespace = word+"_record", "hoodie."+word
+	}
+	for _, f := range s.Fields {
+		if strings.HasPrefix(f.Name, "_hoodie_") {
+			return nil, fmt.Errorf("%w: column name %s is Hudi's own", ErrInvalid, f.Name)
+		}
+	}
+	spec.Schema = &s
+	created := index.Seq(c.clock.Now().UnixMicro())
+	r := &tableRecord{
+		ID: id, Database: spelled, Name: name, Dir: join(escapeName(spelled), escapeName(name)), Version: 1, Created: created,
+		Def: *spec.define(nil, created),
+	}
+	p, err := c.properties(r, &spec)
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.compile(r, p)
+	if err != nil {
+		return nil, err
+	}
+	// What lies in the folder without belonging to a table is left from a creation that was cut short.
+	if err := c.store.Remove(ctx, d.dir+"/"); err != nil {
+		return nil, fmt.Errorf("create table %s: %w", d, err)
+	}
+	if err := timeline.Create(ctx, c.store, d.dir, p); err != nil {
+		return nil, fmt.Errorf("create table %s: %w", d, err)
+	}
+	t := &Table{c: c, id: id, record: *r}
+	t.def.Store(d)
+	if err := c.register(ctx, t, &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}}); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// register makes a table known.
+func (c *Catalog) register(ctx context.Context, t *Table, cold *coldState) error {
+	b := c.db.NewBatch()
+	defer b.Close()
+	c.commitMu.Lock()
+	err := t.saveRecord(b, cold)
+	c.commitMu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := b.Commit(pebble.Sync); err != nil {
+		return err
+	}
+	c.viewMu.Lock()
+	c.setCold(t.id, cold)
+	c.viewMu.Unlock()
+	d := t.def.Load()
+	c.mu.Lock()
+	c.byID[t.id] = t
+	if c.databases[strings.ToLower(d.database)] == nil {
+		c.databases[strings.ToLower(d.database)] = &database{Name: d.database, tables: map[string]*Table{}}
+	}
+	c.databases[strings.ToLower(d.database)].tables[strings.ToLower(d.name)] = t
+	c.mu.Unlock()
+	t.folderTime.Store(c.folderTime(d.dir))
+	if d.spec.Attached {
+		return c.saveWarehouse(ctx, false)
+	}
+	return nil
+}
+
+// avroName makes a name that Avro allows.
+func avroName(name string) string {
+	b := []byte(strings.ToLower(name))
+	for i, ch := range b {
+		if !(ch >= 'a' && ch <= 'z' || ch == '_' || ch >= '0' && ch <= '9' && i > 0) {
+			b[i] = '_'
+		}
+	}
+	return string(b)
+}
+
+// properties makes hoodie.properties of a table of ours, version 6.
+func (c *Catalog) properties(r *tableRecord, spec *TableSpec) (timeline.Properties, error) {
+	def, err := json.Marshal(r.Def)
+	if err != nil {
+		return nil, err
+	}
+	var key []string
+	for _, k := range spec.Key {
+		key = append(key, k.Column)
+	}
+	p := timeline.Properties{
+		timeline.KeyName: r.Name, timeline.KeyDatabase: "", timeline.KeyVersion: "6", timeline.KeyLayoutVersion: "1",
+		timeline.KeyType: timeline.CopyOnWrite, timeline.KeyTimezone: "UTC", timeline.KeyURLEncode: "true",
+		timeline.KeyHiveStyle: fmt.Sprint(spec.HiveStyle), timeline.KeyCreateSchema: spec.Schema.Avro(false),
+		timeline.KeyPayloadClass: timeline.PayloadOverwrite, timeline.KeyMergeStrategy: "ce9acb64-bde0-424c-9b91-f6ebba25356d",
+		propTable: string(def),
+	}
+	if len(key) > 0 {
+		p[timeline.KeyRecordKeyFields] = strings.Join(key, ",")
+	}
+	p[timeline.KeyPartitionFields] = strings.Join(spec.Partition, ",")
+	switch {
+	case len(spec.Partition) == 0:
+		p[timeline.KeyKeyGenerator] = "org.apache.hudi.keygen.NonpartitionedKeyGenerator"
+	case len(key) == 1 && len(spec.Partition) == 1:
+		p[timeline.KeyKeyGenerator] = "org.apache.hudi.keygen.SimpleKeyGenerator"
+	default:
+		p[timeline.KeyKeyGenerator] = "org.apache.hudi.keygen.ComplexKeyGenerator"
+	}
+	if spec.MergeOnRead {
+		p[timeline.KeyType] = timeline.MergeOnRead
+	}
+	if spec.Ordering == storage.EventTime {
+		p[timeline.KeyPrecombineField] = spec.OrderingField
+		p[timeline.KeyPayloadClass] = timeline.PayloadDefault
+		p[timeline.KeyMergeStrategy] = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
+	}
+	for k, v := range spec.Options {
+		if strings.HasPrefix(k, "hoodie.") {
+			if old, ok := p[k]; ok && old != v {
+				return nil, fmt.Errorf("%w: option %s is %q for this table and cannot be %q", ErrInvalid, k, old, v)
+			}
+			p[k] = v
+		}
+	}
+	return p, nil
+}
+
+// saveRecord writes the table's record with the instants that a cold state knows; called with commitMu held.
+func (t *Table) saveRecord(b *pebble.Batch, cold *coldState) error {
+	r := &t.record
+	r.Rows, r.Flushed, r.Trimmed, r.Dropped = max(0, t.rows.Load()), cold.flushed, cold.trimmed, index.Seq(t.forgotten.Load())
+	r.Low, r.Known = knownInstants(cold.tl)
+	v, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return b.Set(idKey(prefixTable, t.id), v, nil)
+}
+
+// AttachTable takes in a table that another engine wrote, with its own schema. A location that is no absolute path is
+// taken from the data folder.
+func (c *Catalog) AttachTable(ctx context.Context, db, name, location string) (*Table, error) {
+	c.ddl.Lock()
+	defer c.ddl.Unlock()
+	spelled, id, err := c.reserve(db, name)
+	if err != nil {
+		return nil, err
+	}
+	location = strings.TrimPrefix(location, "file://")
+	if !strings.HasPrefix(location, "/") {
+		location = c.fs.PathJoin("/", c.dir, location)
+	}
+	return c.attach(ctx, spelled, name, "/"+join(location)[1:], id)
+}
+
+func (c *Catalog) attach(ctx context.Context, db, name, dir string, id index.TableID) (*Table, error) {
+	object := c.object(dir)
+	p, err := timeline.ReadProperties(ctx, c.store, object)
+	if errors.Is(err, storage.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s holds no Hudi table", ErrNotFound, c.path(object))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("attach %s.%s: %w", db, name, err)
+	}
+	if err := p.Supported(); err != nil {
+		return nil, fmt.Errorf("attach %s.%s: %w", db, name, err)
+	}
+	tl, err := timeline.Load(ctx, c.store, object)
+	if err != nil {
+		return nil, fmt.Errorf("attach %s.%s: %w", db, name, err)
+	}
+	spec, created, err := c.foreignSpec(ctx, object, p, tl)
+	if err != nil {
+		return nil, fmt.Errorf("attach %s.%s: %w", db, name, err)
+	}
+	r := &tableRecord{ID: id, Database: db, Name: name, Dir: dir, Version: 1, Created: created, Def: *spec.define(nil, created)}
+	d, err := c.compile(r, p)
+	if err != nil {
+		return nil, err
+	}
+	t := &Table{c: c, id: id, record: *r}
+	t.def.Store(d)
+	c.viewMu.Lock()
+	c.setCold(id, &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}})
+	c.viewMu.Unlock()
+	t.slices.Lock()
+	err = t.adoptLocked(ctx)
+	t.slices.Unlock()
+	if err == nil {
+		err = c.register(ctx, t, c.cold(id))
+	}
+	if err != nil {
+		c.viewMu.Lock()
+		c.setCold(id, nil)
+		c.viewMu.Unlock()
+		return nil, firstError(err, c.dropState(id))
+	}
+	return t, nil
+}
+
+// foreignSpec derives the specification of a table from its properties and its newest schema.
+func (c *Catalog) foreignSpec(ctx context.Context, dir string, p timeline.Properties, tl *timeline.Timeline) (TableSpec, index.Seq, error) {
+	avro, err := timeline.TableSchema(ctx, c.store, dir, tl)
+	if err != nil {
+		return TableSpec{}, 0, err
+	}
+	if avro == "" {
+		return TableSpec{}, 0, fmt.Errorf("%w: the table has no commit with a schema yet", ErrInvalid)
+	}
+	schema, err := storage.ParseAvro(avro)
+	if err != nil {
+		return TableSpec{}, 0, err
+	}
+	s := TableSpec{
+		Schema: schema, Partition: p.PartitionFields(), HiveStyle: p.HiveStyle(), MergeOnRead: p.TableType() == timeline.MergeOnRead,
+		PerPartition: len(p.PartitionFields()) > 0, Attached: true,
+	}
+	for _, f := range p.RecordKeyFields() {
+		s.Key = append(s.Key, KeyColumn{Column: f})
+	}
+	mode, _ := p.Ordering()
+	if fields := p.OrderingFields(); mode == storage.EventTime && len(fields) > 0 {
+		s.Ordering, s.OrderingField = mode, fields[0]
+	}
+	created := index.Seq(0)
+	if first := tl.Start(); first != "" {
+		if at, err := timeline.ParseTime(first, p.Timezone()); err == nil {
+			created = index.Seq(at.UnixMicro())
+		}
+	}
+	return s, created, nil
+}
+
+// recoverTables takes in the tables of a warehouse whose state folder is gone, after a clean stop or because the loss was accepted.
+func (c *Catalog) recoverTables(ctx context.Context, folders []tableFolder, file *warehouseFile) error {
+	for _, f := range folders {
+		id := c.nextID
+		c.nextID++
+		p, err := timeline.ReadProperties(ctx, c.store, c.object(f.dir))
+		if err != nil {
+			return fmt.Errorf("table %s.%s: %w", f.database, f.name, err)
+		}
+		if p[propTable] == "" { // copied in by hand
+			if _, err := c.attach(ctx, f.database, f.name, f.dir, id); err != nil {
+				return err
+			}
+			continue
+		}
+		r := &tableRecord{ID: id, Database: f.database, Name: f.name, Dir: f.dir, Version: 1}
+		if err := json.Unmarshal([]byte(p[propTable]), &r.Def); err != nil {
+			return fmt.Errorf("definition of %s.%s: %w", f.database, f.name, err)
+		}
+		r.Created = r.Def.Created
+		d, err := c.compile(r, p)
+		if err != nil {
+			return err
+		}
+		t := &Table{c: c, id: id, record: *r}
+		t.def.Store(d)
+		t.auto.saved = r.Def.AutoNext
+		if err := c.restoreTable(ctx, t); err != nil {
+			return fmt.Errorf("table %s: %w", d, err)
+		}
+	}
+	if file != nil {
+		for _, a := range file.Attached {
+			if _, ok := c.Table(a.Database, a.Name); ok {
+				continue
+			}
+			id := c.nextID
+			c.nextID++
+			if _, err := c.attach(ctx, a.Database, a.Name, a.Location, id); err != nil {
+				c.log.Error("attached table is not there any more", "table", a.Database+"."+a.Name, "location", a.Location, "err", err)
+			}
+		}
+	}
+	return nil
+}
+
+// restoreTable reads a table of ours whose state is gone: instants that are pending are dead, since no other process writes for this warehouse.
+func (c *Catalog) restoreTable(ctx context.Context, t *Table) error {
+	d := t.def.Load()
+	tl, err := timeline.Load(ctx, c.store, d.dir)
+	if err != nil {
+		return err
+	}
+	cold := &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}}
+	if at, err := timeline.ParseTime(tl.Newest(), d.zone); err == nil {
+		c.clock.raise(index.Seq(at.UnixMicro()))
+	}
+	for _, in := range tl.Completed() {
+		at, err := timeline.ParseTime(in.Time, d.zone)
+		if err != nil {
+			return err
+		}
+		cold.own = append(cold.own, ownInstant{in.Time, index.Seq(at.UnixMicro())})
+	}
+	c.setCold(t.id, cold)
+	a, err := t.reindex(ctx, tl)
+	if err != nil {
+		return err
+	}
+	if err := t.swap(cold.with(tl, a.view), a, nil); err != nil {
+		return err
+	}
+	return c.register(ctx, t, c.cold(t.id))
+}
+
+// DropTable removes a table; the files of an attached one stay.
+func (c *Catalog) DropTable(ctx context.Context, db, name string) error {
+	c.ddl.Lock()
+	defer c.ddl.Unlock()
+	t, ok := c.Table(db, name)
+	if !ok {
+		return fmt.Errorf("%w: table %s.%s", ErrNotFound, db, name)
+	}
+	t.ddl.Lock()
+	defer t.ddl.Unlock()
+	t.slices.Lock()
+	defer t.slices.Unlock()
+	d := t.def.Load()
+	// The decision is the hot tier's: without its record a folder without table is removed at the next creation of its name.
+	if err := c.dropState(t.id); err != nil {
+		return fmt.Errorf("drop table %s: %w", d, err)
+	}
+	t.dropped.Store(true)
+	c.commitMu.Lock()
+	c.hotBytes.Add(-t.buf.bytes)
+	t.buf = buffered{}
+	c.commitMu.Unlock()
+	c.mu.Lock()
+	delete(c.byID, t.id)
+	if dd := c.databases[strings.ToLower(db)]; dd != nil {
+		delete(dd.tables, strings.ToLower(name))
+	}
+	c.mu.Unlock()
+	c.viewMu.Lock()
+	c.setCold(t.id, nil)
+	c.viewMu.Unlock()
+	c.reader.Forget(d.dir + "/")
+	if d.spec.Attached {
+		return c.saveWarehouse(ctx, false)
+	}
+	// hoodie.properties goes first: a folder without it is no table.
+	if err := c.store.Remove(ctx, join(d.dir, ".hoodie/hoodie.properties"), d.dir+"/"); err != nil {
+		return fmt.Errorf("drop table %s: %w", d, err)
+	}
+	return nil
+}
+
+// dropState removes everything that the hot tier has of a table.
+func (c *Catalog) dropState(id index.TableID) error {
+	b := c.db.NewBatch()
+	defer b.Close()
+	if err := c.index.DropTable(b, id); err != nil {
+		return err
+	}
+	for _, p := range []byte{prefixTable, prefixPacket, prefixAuto, prefixIntent, prefixOwn} {
+		if err := b.DeleteRange(idKey(p, id), idKey(p, id+1), nil); err != nil {
+			return err
+		}
+	}
+	return b.Commit(pebble.Sync)
+}
+
+// RenameTable gives a table another name or database; its folder moves with it.
+func (c *Catalog) RenameTable(ctx context.Context, db, name, toDB, to string) error {
+	c.ddl.Lock()
+	defer c.ddl.Unlock()
+	t, ok := c.Table(db, name)
+	if !ok {
+		return fmt.Errorf("%w: table %s.%s", ErrNotFound, db, name)
+	}
+	spelled, _, ok := c.Database(toDB)
+	if !ok {
+		return fmt.Errorf("%w: database %s", ErrNotFound, toDB)
+	}
+	if o, ok := c.Table(toDB, to); ok && o != t {
+		return fmt.Errorf("%w: table %s.%s", ErrExists, toDB, to)
+	}
+	t.ddl.Lock()
+	defer t.ddl.Unlock()
+	t.slices.Lock()
+	defer t.slices.Unlock()
+	old := t.def.Load()
+	if err := t.resolveIntent(ctx); err != nil {
+		return err
+	}
+	c.commitMu.Lock()
+	r := t.record
+	c.commitMu.Unlock()
+	r.Database, r.Name, r.Version = spelled, to, r.Version+1
+	if !old.spec.Attached {
+		r.Dir = join(escapeName(spelled), escapeName(to))
+		if c.object(r.Dir) != old.dir {
+			if err := c.store.Remove(ctx, c.object(r.Dir)+"/"); err != nil {
+				return err
+			}
+			parent := c.path(join(c.root, escapeName(spelled)))
+			if err := c.fs.MkdirAll(parent, 0o755); err != nil {
+				return err
+			}
+			if err := c.fs.Rename(c.path(old.dir), c.path(c.object(r.Dir))); err != nil {
+				return fmt.Errorf("rename table %s: %w", old, err)
+			}
+			if err := c.syncFolder(parent); err != nil {
+				return err
+			}
+		}
+	}
+	p, err := timeline.ReadProperties(ctx, c.store, c.object(r.Dir))
+	if err != nil {
+		return err
+	}
+	if !old.spec.Attached {
+		p[timeline.KeyName] = to
+		if err := timeline.WriteProperties(ctx, c.store, c.object(r.Dir), p); err != nil {
+			return err
+		}
+	}
+	d, err := c.compile(&r, p)
+	if err != nil {
+		return err
+	}
+	if err := c.putRecord(t, &r); err != nil {
+		return err
+	}
+	t.def.Store(d)
+	c.reader.Forget(old.dir + "/")
+	c.mu.Lock()
+	delete(c.databases[strings.ToLower(db)].tables, strings.ToLower(name))
+	c.databases[strings.ToLower(toDB)].tables[strings.ToLower(to)] = t
+	c.mu.Unlock()
+	t.folderTime.Store(0)
+	if d.spec.Attached {
+		return c.saveWarehouse(ctx, false)
+	}
+	return nil
+}
+
+func (c *Catalog) syncFolder(dir string) error {
+	f, err := c.fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return firstError(f.Sync(), f.Close())
+}
+
+// putRecord replaces the table's record durably.
+func (c *Catalog) putRecord(t *Table, r *tableRecord) error {
+	b := c.db.NewBatch()
+	defer b.Close()
+	c.commitMu.Lock()
+	t.record = *r
+	err := t.saveRecord(b, c.cold(t.id))
+	c.commitMu.Unlock()
+	return firstError(err, b.Commit(pebble.Sync))
+}
+
+// changeDefinition changes what does not concern the rows: the record and hoodie.properties.
+func (c *Catalog) changeDefinition(ctx context.Context, t *Table, f func(*definition)) error {
+	c.ddl.Lock()
+	defer c.ddl.Unlock()
+	t.ddl.Lock()
+	defer t.ddl.Unlock()
+	return c.redefine(ctx, t, f)
+}
+
+// redefine is changeDefinition with the locks held.
+func (c *Catalog) redefine(ctx context.Context, t *Table, f func(*definition)) error {
+	c.commitMu.Lock()
+	r := t.record
+	c.commitMu.Unlock()
+	f(&r.Def)
+	r.Version++
+	return c.applyDefinition(ctx, t, &r)
+}
+
+// applyDefinition makes a record the table's: hoodie.properties, hot tier, memory.
+func (c *Catalog) applyDefinition(ctx context.Context, t *Table, r *tableRecord) error {
+	p, err := timeline.ReadProperties(ctx, c.store, c.object(r.Dir))
+	if err != nil {
+		return err
+	}
+	spec, _, err := r.Def.spec()
+	if err != nil {
+		return err
+	}
+	if !spec.Attached {
+		want, err := c.properties(r, spec)
+		if err != nil {
+			return err
+		}
+		for k := range p { // options that are gone
+			if _, ok := want[k]; !ok && t.Spec().Options[k] != "" {
+				delete(p, k)
+			}
+		}
+		for k, v := range want {
+			p[k] = v
+		}
+		if err := timeline.WriteProperties(ctx, c.store, c.object(r.Dir), p); err != nil {
+			return err
+		}
+	}
+	d, err := c.compile(r, p)
+	if err != nil {
+		return err
+	}
+	if err := c.putRecord(t, r); err != nil {
+		return err
+	}
+	t.def.Store(d)
+	return nil
+}
+
+// SetDefinition replaces the opaque SQL definition alone.
+func (c *Catalog) SetDefinition(ctx context.Context, t *Table, sql []byte) error {
+	return c.changeDefinition(ctx, t, func(d *definition) { d.setSQL(sql) })
+}

@@ -1,0 +1,968 @@
+package catalog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/lakesql/lakesql/index"
+	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
+)
+
+// Members of a commit's extraMetadata by which a warehouse knows its own instants.
+const (
+	extraWarehouse = "lakesql.warehouse"
+	extraBin       = "lakesql.bin"
+)
+
+// intent is what a flush writes to the hot tier, synced, before anything of it stands on a timeline (JSON under 'i').
+type intent struct {
+	Instant storage.InstantTime `json:"instant"`
+	Action  timeline.Action     `json:"action"`
+	Cut     index.Seq           `json:"cut"`
+	Bin     string              `json:"bin"`
+	Reason  string              `json:"reason"`
+	Replace bool                `json:"replace,omitempty"` // all rows are replaced: the index is dropped with the settling
+	Record  *tableRecord        `json:"record,omitempty"`  // with Replace: the table's record from then on
+	Files   map[string][]string `json:"files"`             // names by partition path
+}
+
+// Flush writes the buffered rows of the tables (none named: of all) as Hudi instants; reason is shown to operators. Tables
+// that one transaction wrote are flushed together: all files first, then the completions back to back.
+func (c *Catalog) Flush(ctx context.Context, reason string, tables ...*Table) error {
+	if len(tables) == 0 {
+		c.mu.RLock()
+		for _, t := range c.byID {
+			tables = append(tables, t)
+		}
+		c.mu.RUnlock()
+	}
+	return c.flushGroup(ctx, reason, c.linked(tables))
+}
+
+// linked adds the tables that transactions tie to those given, in order of their ids.
+func (c *Catalog) linked(tables []*Table) []*Table {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	c.commitMu.Lock()
+	defer c.commitMu.Unlock()
+	seen := map[index.TableID]*Table{}
+	var visit func(t *Table)
+	visit = func(t *Table) {
+		if seen[t.id] != nil {
+			return
+		}
+		seen[t.id] = t
+		for id := range t.buf.linked {
+			if o := c.byID[id]; o != nil {
+				visit(o)
+			}
+		}
+	}
+	for _, t := range tables {
+		visit(t)
+	}
+	var out []*Table
+	for _, t := range seen {
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(a, b *Table) int { return int(a.id) - int(b.id) })
+	return out
+}
+
+func (c *Catalog) flushGroup(ctx context.Context, reason string, tables []*Table) (err error) {
+	for _, t := range tables {
+		t.slices.Lock()
+		defer t.slices.Unlock()
+	}
+	return c.flushLocked(ctx, reason, tables)
+}
+
+// flushLocked flushes tables whose slice locks are held.
+func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Table) (err error) {
+	var todo []*Table
+	above := time.UnixMilli(0)
+	for _, t := range tables {
+		if t.dropped.Load() || !t.isBuffered() {
+			continue
+		}
+		if err := t.resolveIntent(ctx); err != nil {
+			return t.flushFailed(err)
+		}
+		if err := t.adoptLocked(ctx); err != nil {
+			return t.flushFailed(err)
+		}
+		above = later(above, t.newestInstant())
+		todo = append(todo, t)
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	at, cut, bufs := c.cutOff(above, todo)
+	defer func() {
+		if err != nil {
+			c.restore(todo, bufs)
+			for _, t := range todo {
+				_ = t.flushFailed(err)
+			}
+		}
+	}()
+	// One sync makes everything up to the cut durable: a flush never contains what is not.
+	if err := c.db.LogData(nil, pebble.Sync); err != nil {
+		return fmt.Errorf("sync journal: %w", err)
+	}
+	if err := sleepUntil(ctx, c.clock.wall, at); err != nil {
+		return err
+	}
+	var flushes []*flush
+	batch := c.db.NewBatch()
+	defer batch.Close()
+	for _, t := range todo {
+		f, err := t.plan(ctx, at, cut, reason)
+		if err != nil {
+			return fmt.Errorf("flush %s: %w", t, err)
+		}
+		if f == nil {
+			continue
+		}
+		b, err := json.Marshal(f.intent)
+		if err != nil {
+			return err
+		}
+		if err := batch.Set(idKey(prefixIntent, t.id), b, nil); err != nil {
+			return err
+		}
+		flushes = append(flushes, f)
+	}
+	if err := batch.Commit(pebble.Sync); err != nil {
+		return fmt.Errorf("write flush intent: %w", err)
+	}
+	for _, f := range flushes {
+		f.t.intent = f.intent
+	}
+	for _, f := range flushes {
+		if err := f.write(ctx); err != nil {
+			return fmt.Errorf("flush %s: %w", f.t, err)
+		}
+	}
+	ctx = context.WithoutCancel(ctx) // the files are there: completing them is cheaper than undoing them
+	for _, f := range flushes {
+		if err := f.complete(ctx); err != nil {
+			return fmt.Errorf("flush %s: %w", f.t, err)
+		}
+	}
+	for _, f := range flushes {
+		if err := f.settle(ctx); err != nil {
+			return fmt.Errorf("flush %s: %w", f.t, err)
+		}
+	}
+	for _, b := range bufs {
+		c.hotBytes.Add(-b.bytes)
+	}
+	c.metrics.FlushesTotal.Add(int64(len(flushes)))
+	return nil
+}
+
+// cutOff draws the instant of a flush: every commit up to the cut is in it, every later one lies above it.
+func (c *Catalog) cutOff(above time.Time, tables []*Table) (at time.Time, cut index.Seq, bufs []buffered) {
+	c.commitMu.Lock()
+	defer c.commitMu.Unlock()
+	at, cut = c.clock.instant(above)
+	for _, t := range tables {
+		bufs = append(bufs, t.buf)
+		t.buf = buffered{}
+	}
+	return at, cut, bufs
+}
+
+// restore puts back what a failed flush took out of the bins.
+func (c *Catalog) restore(tables []*Table, bufs []buffered) {
+	c.commitMu.Lock()
+	defer c.commitMu.Unlock()
+	for i, t := range tables {
+		b := &t.buf
+		old := bufs[i]
+		b.rows += old.rows
+		b.bytes += old.bytes
+		if !old.oldest.IsZero() {
+			b.oldest = old.oldest
+		}
+		for id := range old.linked {
+			b.link(id)
+		}
+		if !old.since.IsZero() {
+			b.since = old.since
+		}
+	}
+}
+
+// flushFailed notes the cause of a failed flush on the table: its rows stay in the hot tier, visible.
+func (t *Table) flushFailed(err error) error {
+	t.c.commitMu.Lock()
+	defer t.c.commitMu.Unlock()
+	t.buf.cause = err
+	if t.buf.since.IsZero() {
+		t.buf.since = time.Now()
+	}
+	return err
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func sleepUntil(ctx context.Context, now func() time.Time, at time.Time) error {
+	for d := at.Sub(now()); d > 0; d = at.Sub(now()) {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(min(d, 50*time.Millisecond)):
+		}
+	}
+	return nil
+}
+
+// newestInstant gives the time of the newest instant on the table's timeline.
+func (t *Table) newestInstant() time.Time {
+	at, err := timeline.ParseTime(t.c.cold(t.id).tl.Newest(), t.def.Load().zone)
+	if err != nil {
+		return time.UnixMilli(0)
+	}
+	return at
+}
+
+// flushRow is one key of a flush.
+type flushRow struct {
+	ikey   string
+	seq    index.Seq
+	ord    uint32
+	del    bool
+	again  bool // deleted and written again since the files' state
+	cold   bool // the files have a row of the key
+	group  uint32
+	oldKey string // record key text of that row
+	key    string // record key text of the new row, known when it is written
+
+	// where the row goes, filled while writing
+	file *outFile
+	row  int64
+}
+
+// outFile is a file that a flush writes.
+type outFile struct {
+	part   string
+	id     storage.FileID
+	name   string
+	base   bool               // a base file, else a log file
+	slice  *storage.FileSlice // the slice that it replaces or extends; nil: a new file group
+	bucket int                // number of the file in the flush: part of the rows' sequence numbers
+
+	inserts []*flushRow          // rows that are new in the group
+	updates map[string]*flushRow // by record key in the file
+	deletes map[string]*flushRow
+
+	stat timeline.WriteStat
+	no   uint32 // number of the group in the index
+}
+
+// flush is one instant in the making.
+type flush struct {
+	t       *Table
+	d       *tableDef
+	cold    *coldState
+	at      time.Time
+	instant storage.InstantTime
+	cut     index.Seq
+	intent  *intent
+
+	rows  []*flushRow
+	stale []staleRecent // older recent entries of the same keys
+	files []*outFile
+
+	pending  *timeline.Pending
+	meta     *timeline.CommitMeta
+	replaced map[string][]storage.FileID // a rewrite: all file groups
+	newRows  func(yield func(storage.Row) error) error
+}
+
+type staleRecent struct {
+	row *flushRow
+	seq index.Seq
+}
+
+// plan reads which keys changed up to the cut and decides into which files they go. Nil: nothing to do.
+func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason string) (*flush, error) {
+	d := t.def.Load()
+	f := &flush{t: t, d: d, cold: t.c.cold(t.id), at: at, instant: timeline.FormatTime(at.In(d.zone)), cut: cut}
+	parts := map[string]*partPlan{}
+	part := func(path string) *partPlan {
+		p := parts[path]
+		if p == nil {
+			p = &partPlan{path: path, groups: map[storage.FileID]*outFile{}}
+			parts[path] = p
+		}
+		return p
+	}
+	recents, err := t.c.index.Recents(t.c.db, t.id, index.Bounds{})
+	if err != nil {
+		return nil, err
+	}
+	defer recents.Close()
+	locs, err := t.c.index.Locations(t.c.db, t.id, index.Bounds{})
+	if err != nil {
+		return nil, err
+	}
+	defer locs.Close()
+	packets, err := t.c.db.NewIter(&pebble.IterOptions{LowerBound: packetKey(t.id, 0, 0), UpperBound: packetKey(t.id+1, 0, 0)})
+	if err != nil {
+		return nil, err
+	}
+	defer packets.Close()
+
+	var row *flushRow
+	for ; recents.Valid(); recents.Next() {
+		k, r, err := recents.Entry()
+		if err != nil {
+			return nil, err
+		}
+		if r.Seq > cut {
+			continue
+		}
+		if row != nil && row.ikey == string(k) {
+			f.stale = append(f.stale, staleRecent{row, r.Seq})
+			row.again = row.again || r.Delete && !row.del
+			continue
+		}
+		row = &flushRow{ikey: string(k), seq: r.Seq, ord: r.Ord, del: r.Delete}
+		loc, ok, err := locs.Seek(k)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			row.cold, row.group, row.oldKey = true, loc.Group, loc.Key
+		}
+		f.rows = append(f.rows, row)
+	}
+	if err := recents.Error(); err != nil {
+		return nil, err
+	}
+	if len(f.rows) == 0 {
+		return nil, nil
+	}
+	sizes := make(map[*flushRow]int64)
+	for _, row := range f.rows {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		var p packetRow
+		if !row.del {
+			if p, err = seekPacket(packets, t.id, row.seq, row.ord); err != nil {
+				return nil, err
+			}
+			row.again = row.again || p.again
+		}
+		if row.cold {
+			path, id, err := t.c.index.Group(t.id, row.group)
+			if err != nil {
+				return nil, err
+			}
+			fs, ok := f.cold.view.Slice(path, id, "", nil)
+			if !ok {
+				return nil, fmt.Errorf("file group %s in partition %q, where the index has key %s, has no files", id, path, row.oldKey)
+			}
+			g := part(path).group(id, &fs)
+			// The row stays in its group if its key text and its partition do, and if no reader could prefer what was deleted before.
+			stays := !row.del && p.part == path && p.key == row.oldKey && !(row.again && d.merge == storage.EventTime)
+			if stays {
+				g.updates[row.oldKey] = row
+				continue
+			}
+			g.deletes[row.oldKey] = row
+			if row.del {
+				continue
+			}
+		}
+		if row.del {
+			continue // came and went between two flushes
+		}
+		pp := part(p.part)
+		pp.inserts = append(pp.inserts, row)
+		pp.bytes += int64(len(p.row))
+		sizes[row] = int64(len(p.row))
+	}
+	for _, path := range sortedKeys(parts) {
+		f.place(parts[path], sizes)
+	}
+	action := timeline.Commit
+	if d.spec.MergeOnRead {
+		action = timeline.DeltaCommit
+	}
+	f.intent = &intent{Instant: f.instant, Action: action, Cut: cut, Reason: reason, Bin: newID(), Files: map[string][]string{}}
+	for _, o := range f.files {
+		f.intent.Files[o.part] = append(f.intent.Files[o.part], o.name)
+	}
+	return f, nil
+}
+
+func seekPacket(it *pebble.Iterator, t index.TableID, seq index.Seq, ord uint32) (packetRow, error) {
+	k := packetKey(t, seq, ord)
+	if !it.SeekGE(k) || string(it.Key()) != string(k) {
+		return packetRow{}, firstError(it.Error(), fmt.Errorf("journal row %d/%d of table %d is missing", seq, ord, t))
+	}
+	v, err := it.ValueAndErr()
+	if err != nil {
+		return packetRow{}, err
+	}
+	return decodePacket(v)
+}
+
+// partPlan is what a flush does in one partition.
+type partPlan struct {
+	path    string
+	groups  map[storage.FileID]*outFile
+	inserts []*flushRow
+	bytes   int64 // of the inserts, as they stand in the journal
+}
+
+func (p *partPlan) group(id storage.FileID, fs *storage.FileSlice) *outFile {
+	g := p.groups[id]
+	if g == nil {
+		g = &outFile{part: p.path, id: id, slice: fs, updates: map[string]*flushRow{}, deletes: map[string]*flushRow{}}
+		p.groups[id] = g
+	}
+	return g
+}
+
+const (
+	// A flush never rewrites more than this many times the bytes that it adds.
+	rewriteFactor = 4
+	// A base file of this size or more takes no further inserts; a new file group holds about as much.
+	maxFileBytes = 120 << 20
+	// Rows in the journal take about this many times the bytes that they take in a base file.
+	journalFactor = 2
+)
+
+// place decides which files take a partition's changes: updates and deletes go to their groups (a log file on merge-on-read, a new
+// base file on copy-on-write), inserts into a base file that is rewritten anyway, else into a small one, else into new groups.
+func (f *flush) place(p *partPlan, sizes map[*flushRow]int64) {
+	mor := f.d.spec.MergeOnRead
+	var target *outFile
+	for _, id := range sortedKeys(p.groups) {
+		g := p.groups[id]
+		g.base = !mor
+		f.addFile(g)
+		if g.base && len(p.inserts) > 0 && g.slice.Base != nil && g.slice.Base.Size < maxFileBytes && (target == nil || g.slice.Base.Size < target.slice.Base.Size) {
+			target = g
+		}
+	}
+	if len(p.inserts) == 0 {
+		return
+	}
+	if target == nil {
+		for _, fs := range f.cold.view.PartitionSlices(p.path, "", nil) {
+			if fs.Base == nil || len(fs.Logs) > 0 || p.groups[fs.ID] != nil || fs.Base.Size > min(maxFileBytes, rewriteFactor*p.bytes/journalFactor) {
+				continue
+			}
+			if target == nil || fs.Base.Size < target.slice.Base.Size {
+				target = &outFile{part: p.path, id: fs.ID, slice: &fs, base: true}
+			}
+		}
+		if target != nil {
+			f.addFile(target)
+		}
+	}
+	if target != nil {
+		target.inserts = p.inserts
+		return
+	}
+	var cur *outFile
+	var size int64
+	for _, r := range p.inserts {
+		if cur == nil || size > maxFileBytes*journalFactor {
+			cur = &outFile{part: p.path, id: storage.NewFileID(), base: true}
+			f.addFile(cur)
+			size = 0
+		}
+		cur.inserts = append(cur.inserts, r)
+		size += sizes[r]
+	}
+}
+
+func (f *flush) addFile(o *outFile) {
+	o.bucket = len(f.files)
+	token := storage.NewToken(o.bucket)
+	if o.base {
+		o.name = storage.BaseFileName(o.id, token, f.instant)
+	} else {
+		version := 0
+		for _, l := range o.slice.Logs {
+			version = max(version, l.Version)
+		}
+		o.name = storage.LogFileName(o.id, o.slice.Begin, version+1, token)
+	}
+	f.files = append(f.files, o)
+}
+
+// write makes the files of the instant, which stands requested and inflight on the timeline then.
+func (f *flush) write(ctx context.Context) error {
+	c, d := f.t.c, f.d
+	var err error
+	if f.pending, err = timeline.Begin(ctx, c.store, d.dir, f.intent.Action, f.instant, nil); err != nil {
+		return err
+	}
+	f.meta = &timeline.CommitMeta{
+		Stats: map[string][]timeline.WriteStat{}, Operation: timeline.OpUpsert,
+		Extra: map[string]string{timeline.ExtraSchema: d.spec.Schema.Avro(false), extraWarehouse: c.id, extraBin: f.intent.Bin},
+	}
+	seen := map[string]bool{}
+	for _, o := range f.files {
+		if !seen[o.part] {
+			seen[o.part] = true
+			if err := timeline.EnsurePartition(ctx, c.store, d.dir, o.part, f.instant); err != nil {
+				return err
+			}
+		}
+		kind := timeline.MarkAppend
+		switch {
+		case o.base && o.slice == nil:
+			kind = timeline.MarkCreate
+		case o.base:
+			kind = timeline.MarkMerge
+		}
+		if err := f.pending.Mark(ctx, o.part, o.name, kind); err != nil {
+			return err
+		}
+		if o.base {
+			err = f.writeBase(ctx, o)
+		} else {
+			err = f.writeLog(ctx, o)
+		}
+		if err != nil {
+			return err
+		}
+		f.meta.Stats[o.part] = append(f.meta.Stats[o.part], o.stat)
+	}
+	return nil
+}
+
+// load reads a row of the flush from the journal.
+func (f *flush) load(r *flushRow) (packetRow, storage.Row, error) {
+	p, err := readPacket(f.t.c.db, f.t.id, r.seq, r.ord)
+	if err != nil {
+		return p, nil, err
+	}
+	row, err := f.d.decodeRow(p.schema, p.row)
+	return p, row, err
+}
+
+func (f *flush) seqNo(o *outFile, n int64) string {
+	b := make([]byte, 0, 32)
+	b = append(append(b, f.instant...), '_')
+	b = append(strconv.AppendInt(b, int64(o.bucket), 10), '_')
+	return string(strconv.AppendInt(b, n, 10))
+}
+
+// writeBase writes a base file: the rows of the slice that it replaces with their changes, in their order, then the new rows.
+func (f *flush) writeBase(ctx context.Context, o *outFile) (err error) {
+	c, d := f.t.c, f.d
+	expected := int64(len(o.inserts))
+	o.stat = timeline.WriteStat{FileID: o.id, Partition: o.part, Path: join(o.part, o.name), NumInserts: int64(len(o.inserts))}
+	if o.slice != nil {
+		o.stat.PrevCommit = o.slice.Begin
+		if o.slice.Base != nil {
+			if bf, err := c.reader.Base(ctx, d.object(o.part, o.slice.Base.Name)); err == nil {
+				expected += bf.Rows()
+			}
+		}
+	}
+	w, err := storage.CreateBase(ctx, c.store, d.object(o.part, o.name), d.spec.Schema, storage.BaseOptions{ExpectedRows: int(expected)})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			w.Abort()
+		}
+	}()
+	n := int64(0) // sequence number within the file
+	put := func(r *flushRow) error {
+		p, row, err := f.load(r)
+		if err != nil {
+			return err
+		}
+		r.file, r.row, r.key = o, w.Rows(), p.key
+		n++
+		return w.Append(storage.RowMeta{CommitTime: f.instant, SeqNo: f.seqNo(o, n-1), Key: p.key, Partition: p.part}, row)
+	}
+	if o.slice != nil {
+		names := append(slices.Clone(storage.MetaColumns), fieldNames(d.spec.Schema)...)
+		want, err := d.spec.Schema.Select(names...)
+		if err != nil {
+			return err
+		}
+		key := slices.Index(storage.MetaColumns, storage.ColRecordKey)
+		for b, err := range c.reader.ReadSlice(ctx, d.dir, *o.slice, d.scan(want, f.cold.counts)) {
+			if err != nil {
+				return err
+			}
+			for i := range b.Rows {
+				k, _ := b.Value(key, i).(string)
+				if r := o.updates[k]; r != nil {
+					if !f.late(r, b, i) {
+						if err := put(r); err != nil {
+							return err
+						}
+						o.stat.NumUpdates++
+						continue
+					}
+					r.file, r.row, r.key = o, w.Rows(), k
+				} else if o.deletes[k] != nil {
+					o.stat.NumDeletes++
+					continue
+				}
+				if err := w.AppendMerged(b, i); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, r := range o.inserts {
+		if err := put(r); err != nil {
+			return err
+		}
+	}
+	o.stat.NumWrites = w.Rows()
+	size, err := w.Commit(ctx)
+	if err != nil {
+		return err
+	}
+	o.stat.WriteBytes, o.stat.FileSize = size, size
+	return nil
+}
+
+// late tells whether the stored row of an event-time table is newer than the buffered one: it was adopted after that.
+func (f *flush) late(r *flushRow, b storage.Batch, i int) bool {
+	d := f.d
+	if d.merge != storage.EventTime || d.ordering < 0 {
+		return false
+	}
+	_, row, err := f.load(r)
+	if err != nil {
+		return false // put reads it again and reports the error
+	}
+	if compareOrdering(b.Value(len(storage.MetaColumns)+d.ordering, i), row[d.ordering]) > 0 {
+		f.t.c.metrics.LateRowsTotal.Add(1)
+		return true
+	}
+	return false
+}
+
+// writeLog appends a group's updates and deletes to its slice as one log file: a data block, then a delete block.
+func (f *flush) writeLog(ctx context.Context, o *outFile) error {
+	c, d := f.t.c, f.d
+	var puts []storage.LogRecord
+	var dels []storage.LogDelete
+	var names []string
+	for _, k := range sortedKeys(o.updates) {
+		r := o.updates[k]
+		p, row, err := f.load(r)
+		if err != nil {
+			return err
+		}
+		puts = append(puts, storage.LogRecord{RowMeta: storage.RowMeta{CommitTime: f.instant, SeqNo: f.seqNo(o, int64(len(puts))), Key: p.key, Partition: p.part}, Row: row})
+		r.file, r.row, r.key = o, -1, p.key
+	}
+	for _, k := range sortedKeys(o.deletes) {
+		dels = append(dels, storage.LogDelete{Key: k, Partition: o.part})
+		names = append(names, k)
+	}
+	if len(dels) > 0 && d.merge == storage.EventTime && d.ordering >= 0 {
+		// A delete carries the stored row's ordering value: on that form all readers agree.
+		want, err := d.spec.Schema.Select(storage.ColRecordKey, d.spec.OrderingField)
+		if err != nil {
+			return err
+		}
+		hints := make([]int64, len(names))
+		for i := range hints {
+			hints[i] = -1
+		}
+		b, err := c.reader.LookupMany(ctx, d.dir, *o.slice, d.scan(want, f.cold.counts), names, hints)
+		if err != nil {
+			return err
+		}
+		values := map[string]any{}
+		for i := range b.Rows {
+			k, _ := b.Value(0, i).(string)
+			values[k] = b.Value(1, i)
+		}
+		for i := range dels {
+			dels[i].Ordering = values[dels[i].Key]
+			dels[i].OrderingType = d.spec.Schema.Fields[d.ordering].Type
+		}
+	}
+	st, err := storage.WriteLog(ctx, c.store, d.object(o.part, o.name), f.instant, d.spec.Schema, o.id, puts, dels)
+	if err != nil {
+		return err
+	}
+	base := ""
+	if o.slice.Base != nil {
+		base = o.slice.Base.Name
+	}
+	var logs []string
+	for _, l := range o.slice.Logs {
+		logs = append(logs, l.Name)
+	}
+	name, _ := storage.ParseFileName(o.name)
+	o.stat = timeline.WriteStat{
+		FileID: o.id, Partition: o.part, Path: join(o.part, o.name), PrevCommit: o.slice.Begin,
+		NumWrites: int64(len(puts)), NumUpdates: int64(len(puts)), NumDeletes: int64(len(dels)),
+		WriteBytes: st.Bytes, FileSize: st.Bytes, LogBlocks: int64(st.Blocks),
+		Log: &timeline.LogStat{Version: name.Version, BaseFile: base, Files: append(logs, o.name)},
+	}
+	return nil
+}
+
+// complete publishes the instant to other engines. The decision was the journal's.
+func (f *flush) complete(ctx context.Context) error {
+	if err := f.t.c.dropMetadataTable(ctx, f.d.dir); err != nil {
+		return err
+	}
+	if err := f.pending.Complete(ctx, f.meta); err != nil {
+		return fmt.Errorf("complete %s: %w", f.instant, err)
+	}
+	return nil
+}
+
+// dropMetadataTable takes the metadata table out of use: it would hide what is written here, since lakesql does not maintain it.
+func (c *Catalog) dropMetadataTable(ctx context.Context, dir string) error {
+	p, err := timeline.ReadProperties(ctx, c.store, dir)
+	if err != nil {
+		return err
+	}
+	if p[timeline.KeyMetadata] == "" && p[timeline.KeyMetadataInflight] == "" {
+		return nil
+	}
+	delete(p, timeline.KeyMetadata)
+	delete(p, timeline.KeyMetadataInflight)
+	if err := timeline.WriteProperties(ctx, c.store, dir, p); err != nil {
+		return err
+	}
+	return c.store.Remove(ctx, join(dir, ".hoodie/metadata")+"/")
+}
+
+// settle makes the instant known: one batch drops its rows from the hot tier's index and sets their locations.
+func (f *flush) settle(ctx context.Context) error {
+	c := f.t.c
+	tl, err := f.cold.tl.Refresh(ctx, c.store, f.d.dir)
+	if err != nil {
+		return err
+	}
+	if !tl.Counts(f.instant) {
+		return fmt.Errorf("%w: %s", timeline.ErrRolledBack, f.instant)
+	}
+	a, err := f.t.changes(ctx, f.cold, tl, f.instant)
+	if err != nil {
+		return err
+	}
+	var view *timeline.View
+	if a == nil {
+		view = f.cold.view.Apply(tl, f.meta.Change(f.instant))
+	} else {
+		view = a.view
+	}
+	next := f.cold.with(tl, view)
+	next.addOwn(ownInstant{f.instant, f.cut})
+	return f.t.swap(next, a, func(b *pebble.Batch) error {
+		for _, o := range f.files {
+			var err error
+			if o.no, err = c.index.GroupNumber(b, f.t.id, o.part, o.id); err != nil {
+				return err
+			}
+		}
+		for _, r := range f.rows {
+			key := []byte(r.ikey)
+			if err := c.index.DropRecent(b, f.t.id, key, r.seq); err != nil {
+				return err
+			}
+			if r.del || r.file == nil {
+				f.t.forget(r.seq)
+				if err := c.index.DropLocation(b, f.t.id, key); err != nil {
+					return err
+				}
+				continue
+			}
+			l := index.Location{Seq: r.seq, Group: r.file.no, Row: -1, Key: r.key}
+			if r.file.base {
+				l.Instant, l.Row = f.instant, r.row
+			}
+			if err := c.index.PutLocation(b, f.t.id, key, l); err != nil {
+				return err
+			}
+		}
+		for _, s := range f.stale {
+			if err := c.index.DropRecent(b, f.t.id, []byte(s.row.ikey), s.seq); err != nil {
+				return err
+			}
+		}
+		return f.t.closeIntent(b, f.instant, f.cut)
+	})
+}
+
+// closeIntent notes an instant of ours and removes its intent.
+func (t *Table) closeIntent(b *pebble.Batch, it storage.InstantTime, cut index.Seq) error {
+	t.intent = nil
+	return firstError(b.Set(ownKey(t.id, it), appendUint(nil, uint64(cut)), nil), b.Delete(idKey(prefixIntent, t.id), nil))
+}
+
+// forget notes that the index keeps no trace of a delete: transactions that are older than it must not write its key.
+func (t *Table) forget(seq index.Seq) {
+	for {
+		old := t.forgotten.Load()
+		if old >= uint64(seq) || t.forgotten.CompareAndSwap(old, uint64(seq)) {
+			return
+		}
+	}
+}
+
+// resolveIntent ends a flush that did not: what completed is settled, else it is rolled back and its rows are flushed anew.
+func (t *Table) resolveIntent(ctx context.Context) error {
+	in := t.intent
+	if in == nil {
+		return nil
+	}
+	c, d := t.c, t.def.Load()
+	cold := c.cold(t.id)
+	tl, err := cold.tl.Refresh(ctx, c.store, d.dir)
+	if err != nil {
+		return err
+	}
+	completed := false
+	if found, ok := tl.Get(in.Instant); ok {
+		if found.State == timeline.Completed {
+			m, err := timeline.ReadCommit(ctx, c.store, d.dir, found)
+			if err != nil {
+				return err
+			}
+			completed = m.Extra[extraWarehouse] == c.id && m.Extra[extraBin] == in.Bin
+		}
+		if !completed {
+			if found.State == timeline.Completed {
+				return fmt.Errorf("%w: instant %s of %s is another writer's", timeline.ErrConflict, in.Instant, d)
+			}
+			at, _ := c.drawInstant(t)
+			if err := timeline.RollBack(ctx, c.store, d.dir, found, timeline.FormatTime(at.In(d.zone)), in.Files); err != nil {
+				return err
+			}
+		}
+	} else if err := c.removeFiles(ctx, d, in.Files); err != nil {
+		return err
+	}
+	if !completed {
+		c.log.Warn("rolled back an unfinished flush", "table", d.String(), "instant", in.Instant)
+		b := c.db.NewBatch()
+		defer b.Close()
+		if err := firstError(b.Delete(idKey(prefixIntent, t.id), nil), b.Commit(pebble.Sync)); err != nil {
+			return err
+		}
+		t.intent = nil
+		return nil
+	}
+	// The locations of its rows are found again from the files, as an adopted instant's are.
+	a, err := t.reindex(ctx, tl)
+	if err != nil {
+		return err
+	}
+	next := cold.with(tl, a.view)
+	next.addOwn(ownInstant{in.Instant, in.Cut})
+	if in.Record != nil {
+		if err := t.redefineTo(ctx, in.Record); err != nil {
+			return err
+		}
+		if a, err = t.reindex(ctx, tl); err != nil { // the keys may be others now
+			return err
+		}
+	}
+	err = t.swap(next, a, func(b *pebble.Batch) error {
+		if in.Replace {
+			t.forget(in.Cut)
+			return firstError(c.index.DropKeys(b, t.id), t.closeIntent(b, in.Instant, in.Cut))
+		}
+		recents, err := c.index.Recents(c.db, t.id, index.Bounds{})
+		if err != nil {
+			return err
+		}
+		defer recents.Close()
+		for ; recents.Valid(); recents.Next() {
+			k, r, err := recents.Entry()
+			if err != nil {
+				return err
+			}
+			if r.Seq <= in.Cut {
+				if err := c.index.DropRecent(b, t.id, k, r.Seq); err != nil {
+					return err
+				}
+			}
+		}
+		t.forget(in.Cut)
+		return t.closeIntent(b, in.Instant, in.Cut)
+	})
+	if err == nil {
+		c.log.Info("finished a flush that was cut short", "table", d.String(), "instant", in.Instant)
+	}
+	return err
+}
+
+// redefineTo makes a record the table's, as the rewrite that was cut short would have.
+func (t *Table) redefineTo(ctx context.Context, r *tableRecord) error {
+	c := t.c
+	if err := c.writeProperties(ctx, r); err != nil {
+		return err
+	}
+	p, err := timeline.ReadProperties(ctx, c.store, c.object(r.Dir))
+	if err != nil {
+		return err
+	}
+	d, err := c.compile(r, p)
+	if err != nil {
+		return err
+	}
+	c.commitMu.Lock()
+	t.record = *r
+	c.commitMu.Unlock()
+	t.def.Store(d)
+	return nil
+}
+
+// drawInstant draws an instant time above everything on the table's timeline, and waits until it is no longer ahead of the wall clock.
+func (c *Catalog) drawInstant(t *Table) (time.Time, index.Seq) {
+	c.commitMu.Lock()
+	at, cut := c.clock.instant(t.newestInstant())
+	c.commitMu.Unlock()
+	_ = sleepUntil(context.Background(), c.clock.wall, at)
+	return at, cut
+}
+
+// removeFiles removes data files of an instant that never stood on the timeline.
+func (c *Catalog) removeFiles(ctx context.Context, d *tableDef, files map[string][]string) error {
+	var names []string
+	for part, list := range files {
+		for _, n := range list {
+			names = append(names, d.object(part, n))
+		}
+	}
+	err := c.store.Remove(ctx, names...)
+	if errors.Is(err, storage.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,228 @@
+package catalog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/lakesql/lakesql/index"
+	"github.com/lakesql/lakesql/storage"
+)
+
+// Keyspaces of the hot tier that this package owns (package index owns 'r', 'l', 's', 'g'):
+//
+//	'm' name                 → values of the warehouse: id, clock, next table id
+//	't' table                → tableRecord (JSON)
+//	'j' sequence             → commit record: tables that it changed, rows and bytes of each
+//	'p' table sequence ord   → packet row: one changed row of a commit
+//	'n' table                → next AUTO_INCREMENT value
+//	'i' table                → flush intent (JSON)
+//	'o' table instant        → cut: the last sequence that the instant of ours holds
+const (
+	prefixMeta    = 'm'
+	prefixTable   = 't'
+	prefixJournal = 'j'
+	prefixPacket  = 'p'
+	prefixAuto    = 'n'
+	prefixIntent  = 'i'
+	prefixOwn     = 'o'
+)
+
+func metaKey(name string) []byte { return append([]byte{prefixMeta}, name...) }
+
+func idKey(prefix byte, t index.TableID) []byte {
+	return binary.BigEndian.AppendUint32([]byte{prefix}, uint32(t))
+}
+
+func journalKey(seq index.Seq) []byte {
+	return binary.BigEndian.AppendUint64([]byte{prefixJournal}, uint64(seq))
+}
+
+func packetKey(t index.TableID, seq index.Seq, ord uint32) []byte {
+	k := binary.BigEndian.AppendUint32(append(make([]byte, 0, 17), prefixPacket), uint32(t))
+	k = binary.BigEndian.AppendUint64(k, uint64(seq))
+	return binary.BigEndian.AppendUint32(k, ord)
+}
+
+func ownKey(t index.TableID, it storage.InstantTime) []byte {
+	return append(idKey(prefixOwn, t), it...)
+}
+
+// commitRecord is the journal's record of one commit.
+//
+//	version <1b> | tables <uvarint> | per table: id <uvarint>, rows <uvarint>, bytes <uvarint>
+type commitRecord struct {
+	tables []commitTable
+}
+
+type commitTable struct {
+	id    index.TableID
+	rows  uint64
+	bytes uint64
+}
+
+const commitVersion = 1
+
+func (r *commitRecord) encode() []byte {
+	b := append([]byte{commitVersion}, binary.AppendUvarint(nil, uint64(len(r.tables)))...)
+	for _, t := range r.tables {
+		b = binary.AppendUvarint(b, uint64(t.id))
+		b = binary.AppendUvarint(b, t.rows)
+		b = binary.AppendUvarint(b, t.bytes)
+	}
+	return b
+}
+
+var errJournal = errors.New("catalog: journal entry is damaged")
+
+func decodeCommit(b []byte) (*commitRecord, error) {
+	if len(b) == 0 {
+		return nil, errJournal
+	}
+	if b[0] != commitVersion {
+		return nil, fmt.Errorf("catalog: journal entry of version %d, this program knows %d", b[0], commitVersion)
+	}
+	d := decoder{b: b[1:]}
+	r := &commitRecord{}
+	for n := d.uvarint(); n > 0 && !d.bad; n-- {
+		r.tables = append(r.tables, commitTable{index.TableID(d.uvarint()), d.uvarint(), d.uvarint()})
+	}
+	if d.bad {
+		return nil, errJournal
+	}
+	return r, nil
+}
+
+// packetRow is one changed row of a commit: the last state that the commit gave a key.
+//
+//	flags <1b> | schema version <uvarint> | index key, record key, partition path, cold key <uvarint length, bytes> | row (Avro)
+type packetRow struct {
+	del     bool
+	again   bool   // the key was deleted before it was written again
+	schema  int    // schema version of row
+	ikey    []byte // index key
+	key     string // record key text
+	part    string // partition path
+	coldKey string // record key text that the cold row of the same index key has, if it is another one
+	row     []byte // Avro; empty for a delete
+}
+
+const (
+	packetDelete  = 1
+	packetAgain   = 2
+	packetColdKey = 4
+)
+
+func (p *packetRow) append(dst []byte) []byte {
+	var flags byte
+	if p.del {
+		flags |= packetDelete
+	}
+	if p.again {
+		flags |= packetAgain
+	}
+	if p.coldKey != "" {
+		flags |= packetColdKey
+	}
+	dst = append(dst, flags)
+	dst = binary.AppendUvarint(dst, uint64(p.schema))
+	dst = binary.AppendUvarint(dst, uint64(len(p.ikey)))
+	dst = append(dst, p.ikey...)
+	dst = binary.AppendUvarint(dst, uint64(len(p.key)))
+	dst = append(dst, p.key...)
+	dst = binary.AppendUvarint(dst, uint64(len(p.part)))
+	dst = append(dst, p.part...)
+	if p.coldKey != "" {
+		dst = binary.AppendUvarint(dst, uint64(len(p.coldKey)))
+		dst = append(dst, p.coldKey...)
+	}
+	return append(dst, p.row...)
+}
+
+// decodePacket reads a packet row; ikey and row point into b.
+func decodePacket(b []byte) (packetRow, error) {
+	if len(b) == 0 {
+		return packetRow{}, errJournal
+	}
+	flags := b[0]
+	d := decoder{b: b[1:]}
+	p := packetRow{del: flags&packetDelete != 0, again: flags&packetAgain != 0}
+	p.schema = int(d.uvarint())
+	p.ikey = d.bytes()
+	p.key = string(d.bytes())
+	p.part = string(d.bytes())
+	if flags&packetColdKey != 0 {
+		p.coldKey = string(d.bytes())
+	}
+	if d.bad {
+		return packetRow{}, errJournal
+	}
+	p.row = d.b
+	return p, nil
+}
+
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) uvarint() uint64 {
+	n, k := binary.Uvarint(d.b)
+	if k <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.b = d.b[k:]
+	return n
+}
+
+func (d *decoder) bytes() []byte {
+	n := d.uvarint()
+	if d.bad || n > uint64(len(d.b)) {
+		d.bad = true
+		return nil
+	}
+	b := d.b[:n]
+	d.b = d.b[n:]
+	return b
+}
+
+// packet reads one packet row.
+func readPacket(r pebble.Reader, t index.TableID, seq index.Seq, ord uint32) (packetRow, error) {
+	v, closer, err := r.Get(packetKey(t, seq, ord))
+	if err != nil {
+		return packetRow{}, fmt.Errorf("read journal row %d/%d: %w", seq, ord, err)
+	}
+	b := append([]byte(nil), v...)
+	closer.Close()
+	return decodePacket(b)
+}
+
+// eachPacket calls f for the packet rows of a table with a sequence in (after, upTo], in order. The row is valid during the call.
+func eachPacket(r pebble.Reader, t index.TableID, after, upTo index.Seq, f func(seq index.Seq, ord uint32, p packetRow) error) error {
+	if upTo <= after {
+		return nil
+	}
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: packetKey(t, after+1, 0), UpperBound: packetKey(t, upTo+1, 0)})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for it.First(); it.Valid(); it.Next() {
+		k := it.Key()
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		p, err := decodePacket(v)
+		if err != nil {
+			return err
+		}
+		if err := f(index.Seq(binary.BigEndian.Uint64(k[5:13])), binary.BigEndian.Uint32(k[13:17]), p); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}

@@ -1,0 +1,274 @@
+package catalog
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"sort"
+
+	"github.com/lakesql/lakesql/index"
+	"github.com/lakesql/lakesql/storage"
+)
+
+// lookupMax is the number of rows from which a range is read by a scan: single rows cost a page each.
+const lookupMax = 4096
+
+// Lookup gives the rows whose key (index "") or secondary index lies in one of the ranges, and maybe others: the caller filters.
+func (tx *Tx) Lookup(ctx context.Context, t *Table, name string, ranges []KeyRange, o ScanOptions) iter.Seq2[storage.Batch, error] {
+	if asksMeta(o.Columns) {
+		return tx.Scan(ctx, t, o)
+	}
+	tt, err := tx.table(ctx, t)
+	if err != nil {
+		return failed(err)
+	}
+	d := tt.def
+	want, err := d.wanted(o.Columns)
+	if err != nil {
+		return failed(err)
+	}
+	cols := d.keyCols
+	var x *tableIndex
+	if name != "" {
+		for i := range d.indexes {
+			if d.indexes[i].spec.Name == name {
+				x = &d.indexes[i]
+			}
+		}
+		if x == nil {
+			return failed(fmt.Errorf("%w: index %s of %s", ErrNotFound, name, d))
+		}
+		cols = x.cols
+	} else if d.hidden() || d.spec.PerPartition {
+		return tx.Scan(ctx, t, o) // the index is ordered by partition first, or by a key that is no column
+	}
+	var bounds []index.Bounds
+	for _, r := range ranges {
+		b, err := index.RangeBounds(cols, r.Low, r.High, r.LowOpen, r.HighOpen)
+		if err != nil {
+			return failed(err)
+		}
+		bounds = append(bounds, b)
+	}
+	keys, all, err := tx.keysWithin(ctx, tt, x, cols, bounds)
+	if err != nil {
+		return failed(err)
+	}
+	if all {
+		return tx.Scan(ctx, t, o)
+	}
+	return tx.snap.held(ctx, tx.rows(ctx, tt, want, keys, o))
+}
+
+// keysWithin collects the index keys of rows whose values lie within the bounds; all: there are so many that a scan is cheaper.
+func (tx *Tx) keysWithin(ctx context.Context, tt *txTable, x *tableIndex, cols []index.Column, bounds []index.Bounds) (keys []string, all bool, err error) {
+	seen := map[string]bool{}
+	add := func(k []byte) bool {
+		if !seen[string(k)] {
+			seen[string(k)] = true
+			keys = append(keys, string(k))
+		}
+		return len(keys) <= lookupMax
+	}
+	for _, b := range bounds {
+		if b.Low != nil && b.High != nil && bytes.Compare(b.Low, b.High) >= 0 {
+			continue
+		}
+		if !tt.fresh {
+			if x != nil {
+				err = tx.c.index.Secondary(tx.snap.p, tt.t.id, x.no, b, add)
+			} else {
+				err = tx.primaryWithin(tt, b, add)
+			}
+			if err != nil {
+				return nil, false, err
+			}
+		}
+		if err := tx.ownWithin(tt, x, cols, b, add); err != nil {
+			return nil, false, err
+		}
+		if len(keys) > lookupMax {
+			return nil, true, nil
+		}
+	}
+	return keys, false, nil
+}
+
+func (tx *Tx) primaryWithin(tt *txTable, b index.Bounds, add func([]byte) bool) error {
+	rec, err := tx.c.index.Recents(tx.snap.p, tt.t.id, b)
+	if err != nil {
+		return err
+	}
+	for ; rec.Valid(); rec.Next() {
+		k, r, err := rec.Entry()
+		if err != nil {
+			rec.Close()
+			return err
+		}
+		if r.Seq <= tx.snap.seq && !add(k) {
+			break
+		}
+	}
+	if err := rec.Close(); err != nil {
+		return err
+	}
+	loc, err := tx.c.index.Locations(tx.snap.p, tt.t.id, b)
+	if err != nil {
+		return err
+	}
+	for ; loc.Valid(); loc.Next() {
+		k, _, err := loc.Entry()
+		if err != nil {
+			loc.Close()
+			return err
+		}
+		if !add(k) {
+			break
+		}
+	}
+	return loc.Close()
+}
+
+// ownWithin adds the transaction's own rows within the bounds.
+func (tx *Tx) ownWithin(tt *txTable, x *tableIndex, cols []index.Column, b index.Bounds, add func([]byte) bool) error {
+	within := func(k []byte) bool {
+		return (b.Low == nil || bytes.Compare(k, b.Low) >= 0) && (b.High == nil || bytes.Compare(k, b.High) < 0)
+	}
+	if x == nil && b.Low != nil && b.High != nil && len(b.High) == len(b.Low)+1 && bytes.HasPrefix(b.High, b.Low) {
+		if _, ok := tt.last[string(b.Low)]; ok { // a point, if Low is a whole key
+			add(b.Low)
+			return nil
+		}
+	}
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	for k := range tt.last {
+		if x == nil {
+			if within([]byte(k)) && !add([]byte(k)) {
+				return nil
+			}
+			continue
+		}
+		// Every state that the chain went through counts: a scan may be bound to an earlier one.
+		for n := tt.last[k]; n >= 0; n = tt.entries[n].prev {
+			e := &tt.entries[n]
+			if e.del {
+				continue
+			}
+			v, err := index.AppendKey(nil, x.cols, e.row)
+			if err != nil {
+				return err
+			}
+			if within(v) {
+				if !add([]byte(k)) {
+					return nil
+				}
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// rows gives the rows of index keys: those of the transaction and of the hot tier one by one, those of files slice by slice.
+func (tx *Tx) rows(ctx context.Context, tt *txTable, want *storage.Schema, keys []string, o ScanOptions) iter.Seq2[storage.Batch, error] {
+	return func(yield func(storage.Batch, error) bool) {
+		out := rowSink{def: tt.def, want: want, b: storage.NewBuilder(want), yield: yield}
+		type place struct {
+			group uint32
+			loc   index.Location
+		}
+		var cold []place
+		sort.Strings(keys)
+		tx.mu.Lock()
+		own := map[string]*txEntry{}
+		for _, k := range keys {
+			n, ok := tt.last[k]
+			for ok && o.UseMark && n >= 0 && tt.entries[n].op >= int(o.Mark) {
+				n = tt.entries[n].prev
+			}
+			if ok && n >= 0 {
+				e := tt.entries[n]
+				own[k] = &e
+			}
+		}
+		tx.mu.Unlock()
+		for _, k := range keys {
+			if e := own[k]; e != nil {
+				if !e.del && !out.add(e.row, e.key, e.part) {
+					return
+				}
+				continue
+			}
+			if tt.fresh {
+				continue
+			}
+			rec, hot, err := tx.c.index.LastRecent(tx.snap.p, tt.t.id, []byte(k), tx.snap.seq)
+			if err != nil {
+				yield(storage.Batch{}, err)
+				return
+			}
+			if hot {
+				if rec.Delete {
+					continue
+				}
+				row, key, part, ok, err := tx.snap.get(ctx, tt, []byte(k))
+				if err != nil {
+					yield(storage.Batch{}, err)
+					return
+				}
+				if ok && !out.add(row, key, part) {
+					return
+				}
+				continue
+			}
+			loc, ok, err := tx.c.index.Locate(tx.snap.p, tt.t.id, []byte(k))
+			if err != nil {
+				yield(storage.Batch{}, err)
+				return
+			}
+			if ok {
+				cold = append(cold, place{loc.Group, loc})
+			}
+		}
+		if !out.flush() {
+			return
+		}
+		sort.SliceStable(cold, func(i, j int) bool { return cold[i].group < cold[j].group })
+		for i := 0; i < len(cold); {
+			j := i
+			for j < len(cold) && cold[j].group == cold[i].group {
+				j++
+			}
+			part, id, err := tx.c.index.Group(tt.t.id, cold[i].group)
+			if err != nil {
+				yield(storage.Batch{}, err)
+				return
+			}
+			fs, ok := tt.cold.view.Slice(part, id, "", nil)
+			if !ok {
+				yield(storage.Batch{}, fmt.Errorf("table %s: the index names file group %s in partition %q, which has no files", tt.def, id, part))
+				return
+			}
+			names := make([]string, 0, j-i)
+			hints := make([]int64, 0, j-i)
+			for _, p := range cold[i:j] {
+				hint := int64(-1)
+				if fs.Base != nil && fs.Base.Instant == p.loc.Instant {
+					hint = p.loc.Row
+				}
+				names, hints = append(names, p.loc.Key), append(hints, hint)
+			}
+			b, err := tx.c.reader.LookupMany(ctx, tt.def.dir, fs, tt.def.scan(want, tt.cold.counts), names, hints)
+			if err != nil {
+				yield(storage.Batch{}, err)
+				return
+			}
+			if b.Rows > 0 && !yield(b, nil) {
+				return
+			}
+			i = j
+		}
+	}
+}

@@ -1,0 +1,590 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/lakesql/lakesql/index"
+	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
+)
+
+// snapshot is one point of the warehouse: the hot tier at the durable mark, and the instants known at the same moment.
+type snapshot struct {
+	c     *Catalog
+	p     *pebble.Snapshot
+	seq   index.Seq // commits at or below are seen
+	colds map[index.TableID]*coldState
+
+	refs atomic.Int32 // scans that are under way keep the pebble snapshot open
+	once sync.Once
+}
+
+func (c *Catalog) newSnapshot() (*snapshot, error) {
+	c.viewMu.RLock()
+	defer c.viewMu.RUnlock()
+	if c.closed {
+		return nil, ErrClosed
+	}
+	s := &snapshot{c: c, seq: index.Seq(c.durable.Load())}
+	s.p = c.db.NewSnapshot()
+	s.colds = *c.colds.Load()
+	s.refs.Store(1)
+	c.open.Add(1)
+	return s, nil
+}
+
+func (s *snapshot) hold() { s.refs.Add(1) }
+
+func (s *snapshot) release() {
+	if s.refs.Add(-1) == 0 {
+		_ = s.p.Close() // only a double close fails
+		s.c.open.Done()
+	}
+}
+
+func (s *snapshot) close() { s.once.Do(s.release) }
+
+// get finds a row by its index key: the hot tier first, then the files.
+func (s *snapshot) get(ctx context.Context, tt *txTable, ikey []byte) (row storage.Row, key, part string, ok bool, err error) {
+	d := tt.def
+	rec, hot, err := s.c.index.LastRecent(s.p, tt.t.id, ikey, s.seq)
+	if err != nil {
+		return nil, "", "", false, err
+	}
+	loc, cold, err := s.c.index.Locate(s.p, tt.t.id, ikey)
+	if err != nil {
+		return nil, "", "", false, err
+	}
+	if hot {
+		if rec.Delete {
+			return nil, "", "", false, nil
+		}
+		p, err := readPacket(s.p, tt.t.id, rec.Seq, rec.Ord)
+		if err != nil {
+			return nil, "", "", false, err
+		}
+		if row, err = d.decodeRow(p.schema, p.row); err != nil {
+			return nil, "", "", false, err
+		}
+		if !cold || loc.Seq <= rec.Seq || d.merge != storage.EventTime || d.ordering < 0 {
+			return row, p.key, p.part, true, nil
+		}
+		// Adopted after the buffered commit: in event time the larger ordering value wins.
+		crow, ckey, cpart, ok, err := s.coldRow(ctx, tt, loc)
+		if err != nil || !ok || compareOrdering(crow[d.ordering], row[d.ordering]) <= 0 {
+			return row, p.key, p.part, true, err
+		}
+		return crow, ckey, cpart, true, nil
+	}
+	if !cold {
+		return nil, "", "", false, nil
+	}
+	return s.coldRow(ctx, tt, loc)
+}
+
+func (s *snapshot) coldRow(ctx context.Context, tt *txTable, loc index.Location) (row storage.Row, key, part string, ok bool, err error) {
+	part, id, err := s.c.index.Group(tt.t.id, loc.Group)
+	if err != nil {
+		return nil, "", "", false, err
+	}
+	fs, ok := tt.cold.view.Slice(part, id, "", nil)
+	if !ok {
+		return nil, "", "", false, fmt.Errorf("table %s: the index names file group %s in partition %q, which has no files", tt.def, id, part)
+	}
+	hint := int64(-1)
+	if fs.Base != nil && fs.Base.Instant == loc.Instant {
+		hint = loc.Row
+	}
+	b, err := s.c.reader.Lookup(ctx, tt.def.dir, fs, tt.def.scan(tt.def.spec.Schema, tt.cold.counts), loc.Key, hint)
+	if err != nil || b.Rows == 0 {
+		return nil, "", "", false, err
+	}
+	return b.Row(0, nil), loc.Key, part, true, nil
+}
+
+// scan is how the files of the table are read.
+func (d *tableDef) scan(want *storage.Schema, counts func(storage.InstantTime) bool) storage.Scan {
+	return storage.Scan{Schema: want, Table: d.spec.Schema, Counts: counts, Ordering: d.merge, OrderingField: d.spec.OrderingField, Payload: d.payload}
+}
+
+func (d *tableDef) decodeRow(version int, b []byte) (storage.Row, error) {
+	if version >= len(d.decoders) {
+		return nil, fmt.Errorf("table %s: journal row of schema version %d, the newest is %d", d, version, len(d.decoders)-1)
+	}
+	return d.decoders[version].Decode(b, nil)
+}
+
+// overlay is the buffered rows of a table, as a scan lays them over the files.
+type overlay struct {
+	cold *coldState
+	def  *tableDef
+	seq  index.Seq
+	from index.Seq
+
+	rows map[string]hotRow // newest by index key
+	keys map[string]bool   // record keys (with partition where keys are unique in it only) that the files show outdated
+}
+
+type hotRow struct {
+	p   packetRow
+	seq index.Seq
+	ord uint32
+}
+
+func (d *tableDef) dropKey(part, key string) string {
+	if d.spec.PerPartition {
+		return part + "\x00" + key
+	}
+	return key
+}
+
+// overlayAt collects the packet rows of commits in (from, seq].
+func (s *snapshot) overlayAt(tt *txTable, cold *coldState, from, seq index.Seq) (*overlay, error) {
+	last := index.Seq(tt.t.lastSeq.Load())
+	if last <= from {
+		return nil, nil
+	}
+	if o := tt.t.overlay.Load(); o != nil && o.cold == cold && o.def == tt.def && o.from == from &&
+		(o.seq == seq || o.seq < seq && last <= o.seq) {
+		return o, nil
+	}
+	o := &overlay{cold: cold, def: tt.def, seq: seq, from: from, rows: map[string]hotRow{}, keys: map[string]bool{}}
+	err := eachPacket(s.p, tt.t.id, from, seq, func(q index.Seq, ord uint32, p packetRow) error {
+		h := hotRow{p, q, ord}
+		h.p.row = append([]byte(nil), p.row...)
+		ikey := string(p.ikey)
+		h.p.ikey = []byte(ikey)
+		o.rows[ikey] = h
+		o.keys[tt.def.dropKey(p.part, p.key)] = true
+		if p.coldKey != "" {
+			o.keys[tt.def.dropKey(p.part, p.coldKey)] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(o.keys) == 0 {
+		o = &overlay{cold: cold, def: tt.def, seq: seq, from: from}
+	}
+	if seq >= last {
+		tt.t.overlay.Store(o)
+	}
+	return o, nil
+}
+
+// scanState is a resolved scan of a table.
+type scanState struct {
+	s      *snapshot
+	tt     *txTable
+	want   *storage.Schema
+	slices []storage.FileSlice
+	counts func(storage.InstantTime) bool
+	hot    *overlay
+	own    map[string]*txEntry // the transaction's own newest writes
+	ro     bool
+}
+
+// run reads the files, leaving out what newer rows replace, then the newer rows.
+func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
+	return func(yield func(storage.Batch, error) bool) {
+		d := st.tt.def
+		drop := map[string]bool{}
+		ownKeys := map[string]bool{}
+		for _, e := range st.own {
+			if e.had {
+				ownKeys[d.dropKey(e.part, e.oldKey)] = true
+			}
+			ownKeys[d.dropKey(e.part, e.key)] = true
+		}
+		var hotKeys map[string]bool
+		if st.hot != nil {
+			hotKeys = st.hot.keys
+		}
+		event := d.merge == storage.EventTime && d.ordering >= 0 && len(hotKeys) > 0
+		if event {
+			var err error
+			if drop, err = st.lateRows(ctx); err != nil {
+				yield(storage.Batch{}, err)
+				return
+			}
+		}
+		for _, fs := range st.slices {
+			sc := d.scan(st.want, st.counts)
+			sc.ReadOptimized = st.ro
+			if len(hotKeys) > 0 || len(ownKeys) > 0 {
+				part := fs.Partition
+				sc.Drop = func(key string) bool {
+					k := d.dropKey(part, key)
+					return (hotKeys[k] && !drop[k]) || ownKeys[k]
+				}
+			}
+			for b, err := range st.s.c.reader.ReadSlice(ctx, d.dir, fs, sc) {
+				if err != nil {
+					yield(storage.Batch{}, err)
+					return
+				}
+				if b.Rows > 0 && !yield(b, nil) {
+					return
+				}
+			}
+		}
+		if st.ro {
+			return
+		}
+		out := rowSink{def: d, want: st.want, b: storage.NewBuilder(st.want), yield: yield}
+		if st.hot != nil {
+			for ikey, h := range st.hot.rows {
+				if _, mine := st.own[ikey]; mine || h.p.del || drop[d.dropKey(h.p.part, h.p.key)] {
+					continue
+				}
+				row, err := d.decodeRow(h.p.schema, h.p.row)
+				if err != nil {
+					yield(storage.Batch{}, err)
+					return
+				}
+				if !out.add(row, h.p.key, h.p.part) {
+					return
+				}
+			}
+		}
+		for _, e := range st.own {
+			if !e.del && !out.add(e.row, e.key, e.part) {
+				return
+			}
+		}
+		out.flush()
+	}
+}
+
+// lateRows finds, in an event-time table, the buffered rows that lie before a row which was adopted after them.
+func (st *scanState) lateRows(ctx context.Context) (map[string]bool, error) {
+	late := map[string]bool{}
+	d := st.tt.def
+	for ikey, h := range st.hot.rows {
+		if h.p.del {
+			continue
+		}
+		loc, ok, err := st.s.c.index.Locate(st.s.p, st.tt.t.id, []byte(ikey))
+		if err != nil {
+			return nil, err
+		}
+		if !ok || loc.Seq <= h.seq {
+			continue
+		}
+		row, err := d.decodeRow(h.p.schema, h.p.row)
+		if err != nil {
+			return nil, err
+		}
+		crow, _, _, ok, err := st.s.coldRow(ctx, st.tt, loc)
+		if err != nil {
+			return nil, err
+		}
+		if ok && compareOrdering(crow[d.ordering], row[d.ordering]) > 0 {
+			late[d.dropKey(h.p.part, h.p.key)] = true
+		}
+	}
+	return late, nil
+}
+
+// rowSink turns rows of the table into batches of the wanted columns. Rows that no instant holds yet have no instant, sequence number or file.
+type rowSink struct {
+	def   *tableDef
+	want  *storage.Schema
+	b     *storage.Builder
+	cols  []int
+	yield func(storage.Batch, error) bool
+	buf   storage.Row
+}
+
+const batchRows = 8192
+
+func (k *rowSink) add(row storage.Row, key, part string) bool {
+	if k.cols == nil {
+		k.cols = make([]int, len(k.want.Fields))
+		for i, f := range k.want.Fields {
+			k.cols[i] = k.def.spec.Schema.Index(f.Name)
+		}
+		k.buf = make(storage.Row, len(k.cols))
+	}
+	for i, c := range k.cols {
+		switch {
+		case c >= 0:
+			k.buf[i] = row[c]
+		case k.want.Fields[i].Name == storage.ColRecordKey:
+			k.buf[i] = key
+		case k.want.Fields[i].Name == storage.ColPartitionPath:
+			k.buf[i] = part
+		default:
+			k.buf[i] = nil
+		}
+	}
+	if err := k.b.Append(k.buf); err != nil {
+		k.yield(storage.Batch{}, err)
+		return false
+	}
+	if k.b.Len() >= batchRows {
+		return k.yield(k.b.Batch(), nil)
+	}
+	return true
+}
+
+func (k *rowSink) flush() bool {
+	if k.b.Len() > 0 {
+		return k.yield(k.b.Batch(), nil)
+	}
+	return true
+}
+
+// wanted makes the schema of a scan's columns.
+func (d *tableDef) wanted(columns []string) (*storage.Schema, error) {
+	if columns == nil {
+		return d.spec.Schema, nil
+	}
+	w, err := d.spec.Schema.Select(columns...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, d, err)
+	}
+	return w, nil
+}
+
+func failed(err error) iter.Seq2[storage.Batch, error] {
+	return func(yield func(storage.Batch, error) bool) { yield(storage.Batch{}, err) }
+}
+
+// held keeps the snapshot open while a scan runs.
+func (s *snapshot) held(ctx context.Context, in iter.Seq2[storage.Batch, error]) iter.Seq2[storage.Batch, error] {
+	return func(yield func(storage.Batch, error) bool) {
+		s.hold()
+		defer s.release()
+		for b, err := range in {
+			if cerr := ctx.Err(); cerr != nil {
+				yield(storage.Batch{}, context.Cause(ctx))
+				return
+			}
+			if !yield(b, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Scan gives all rows of the table as the transaction sees it.
+func (tx *Tx) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[storage.Batch, error] {
+	if asksMeta(o.Columns) && !o.ReadOptimized {
+		if err := tx.settleMeta(ctx, t); err != nil {
+			return failed(err)
+		}
+	}
+	tt, err := tx.table(ctx, t)
+	if err != nil {
+		return failed(err)
+	}
+	return tx.scan(ctx, tt, o)
+}
+
+func asksMeta(columns []string) bool {
+	for _, c := range columns {
+		switch c {
+		case storage.ColCommitTime, storage.ColCommitSeqno, storage.ColFileName:
+			return true
+		}
+	}
+	return false
+}
+
+// settleMeta flushes a table whose meta columns are asked for, so that each row has its instant, and moves a transaction that
+// has not written anything to the state after it.
+func (tx *Tx) settleMeta(ctx context.Context, t *Table) error {
+	if tx.ops > 0 || !t.isBuffered() {
+		return nil
+	}
+	if err := tx.c.Flush(ctx, "a reader asks for meta columns", t); err != nil {
+		return err
+	}
+	s, err := tx.c.newSnapshot()
+	if err != nil {
+		return err
+	}
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	for _, tt := range tx.order {
+		tt.close()
+	}
+	old := tx.snap
+	tx.snap, tx.tabs, tx.order = s, map[index.TableID]*txTable{}, nil
+	old.close()
+	return nil
+}
+
+func (tx *Tx) scan(ctx context.Context, tt *txTable, o ScanOptions) iter.Seq2[storage.Batch, error] {
+	want, err := tt.def.wanted(o.Columns)
+	if err != nil {
+		return failed(err)
+	}
+	hot, err := tx.snap.overlayAt(tt, tt.cold, tt.cold.flushed, tx.snap.seq)
+	if err != nil {
+		return failed(err)
+	}
+	st := &scanState{s: tx.snap, tt: tt, want: want, slices: tt.cold.newest(), counts: tt.cold.counts, hot: hot, own: tx.own(tt, o), ro: o.ReadOptimized}
+	if st.ro {
+		st.hot, st.own = nil, nil
+	}
+	return tx.snap.held(ctx, st.run(ctx))
+}
+
+// own gives the transaction's newest write of each key that the scan may see.
+func (tx *Tx) own(tt *txTable, o ScanOptions) map[string]*txEntry {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	if len(tt.entries) == 0 {
+		return nil
+	}
+	own := make(map[string]*txEntry, len(tt.last))
+	for k, n := range tt.last {
+		if o.UseMark {
+			for n >= 0 && tt.entries[n].op >= int(o.Mark) {
+				n = tt.entries[n].prev
+			}
+			if n < 0 {
+				continue
+			}
+		}
+		e := tt.entries[n]
+		own[k] = &e
+	}
+	return own
+}
+
+// scanKeyed scans with the index key of each row; columns begin with record key and partition path.
+func (tx *Tx) scanKeyed(ctx context.Context, tt *txTable, columns []string, f func(ikey string, row storage.Row) error) error {
+	for b, err := range tx.scan(ctx, tt, ScanOptions{Columns: columns}) {
+		if err != nil {
+			return err
+		}
+		for i := range b.Rows {
+			row := b.Row(i, nil)
+			key, _ := row[0].(string)
+			part, _ := row[1].(string)
+			var ikey []byte
+			if tt.def.hidden() {
+				ikey = tt.def.textKey(key, part)
+			} else if ikey, err = tt.def.indexKey(row[2:], part); err != nil {
+				return err
+			}
+			if err := f(string(ikey), row[2:]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// AsOf is a time to read at: a point in time, or an instant of the table's timeline as text (14 or 17 digits).
+type AsOf struct {
+	Time    time.Time
+	Instant string
+}
+
+// Snapshot is the past of the warehouse at one time.
+type Snapshot struct {
+	s  *snapshot
+	at AsOf
+	c  *Catalog
+}
+
+// AsOf resolves a time once for all tables of a statement; Close releases it.
+func (c *Catalog) AsOf(ctx context.Context, at AsOf) (*Snapshot, error) {
+	if at.Instant != "" {
+		if _, err := timeline.ParseTime(storage.InstantTime(at.Instant), time.UTC); err != nil {
+			return nil, fmt.Errorf("%w: %q is no instant: %w", ErrInvalid, at.Instant, err)
+		}
+	}
+	s, err := c.newSnapshot()
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshot{s: s, at: at, c: c}, nil
+}
+
+// Close releases the snapshot; scans under way go on.
+func (s *Snapshot) Close() { s.s.close() }
+
+// resolve gives the instant bound and the sequence that the snapshot's time means for a table.
+func (s *Snapshot) resolve(d *tableDef) (storage.InstantTime, index.Seq, time.Time) {
+	if s.at.Instant != "" {
+		it := storage.InstantTime(s.at.Instant)
+		t, err := timeline.ParseTime(it, d.zone)
+		if err != nil {
+			t = time.UnixMilli(0)
+		}
+		if len(it) == 14 {
+			t = t.Truncate(time.Second)
+		}
+		return it, index.Seq(max(0, t.UnixMicro())), t
+	}
+	return timeline.FormatTime(s.at.Time.Truncate(time.Millisecond).In(d.zone)), index.Seq(max(0, s.at.Time.UnixMicro())), s.at.Time
+}
+
+// Check answers whether the table can be read at the snapshot's time: nil or *TooEarlyError.
+func (s *Snapshot) Check(ctx context.Context, t *Table) error {
+	_, _, _, err := s.table(ctx, t)
+	return err
+}
+
+func (s *Snapshot) table(ctx context.Context, t *Table) (*txTable, storage.InstantTime, index.Seq, error) {
+	cold := s.s.colds[t.id]
+	d := t.def.Load()
+	if cold == nil || t.dropped.Load() {
+		return nil, "", 0, fmt.Errorf("%w: table %s", ErrNotFound, d)
+	}
+	bound, seq, at := s.resolve(d)
+	earliest := seqTime(d.created)
+	if d.spec.Attached {
+		first := cold.tl.Start()
+		kept, err := timeline.EarliestRetained(ctx, s.c.store, d.dir, cold.tl)
+		if err != nil {
+			return nil, "", 0, err
+		}
+		if kept != "" {
+			first = kept
+		}
+		if bound < first {
+			if t, err := timeline.ParseTime(first, d.zone); err == nil {
+				earliest = t
+			}
+			return nil, "", 0, &TooEarlyError{Table: d.String(), At: at, Earliest: earliest}
+		}
+	} else if at.Before(earliest) {
+		return nil, "", 0, &TooEarlyError{Table: d.String(), At: at, Earliest: earliest}
+	}
+	return &txTable{t: t, def: d, cold: cold}, bound, min(seq, s.s.seq), nil
+}
+
+// Scan gives the rows of the table at the snapshot's time: the instants at or before it, and every commit up to it that they do
+// not hold, as long as the journal has them.
+func (s *Snapshot) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[storage.Batch, error] {
+	tt, bound, seq, err := s.table(ctx, t)
+	if err != nil {
+		return failed(err)
+	}
+	want, err := tt.def.wanted(o.Columns)
+	if err != nil {
+		return failed(err)
+	}
+	slices, counts := tt.cold.at(bound)
+	st := &scanState{s: s.s, tt: tt, want: want, slices: slices, counts: counts, ro: o.ReadOptimized}
+	if from := max(tt.cold.cutAt(bound), tt.cold.trimmed); !o.ReadOptimized && seq > from {
+		if st.hot, err = s.s.overlayAt(tt, tt.cold, from, seq); err != nil {
+			return failed(err)
+		}
+	}
+	return s.s.held(ctx, st.run(ctx))
+}

@@ -1,0 +1,775 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/lakesql/lakesql/index"
+	"github.com/lakesql/lakesql/storage"
+)
+
+// Tx is a transaction over any tables of the warehouse. Reads see the newest durable commit at Begin and the
+// transaction's own writes; Commit makes all writes visible at once or none. The first committer of a key wins.
+// A Tx is used by one goroutine at a time, but scans that it started may run beside each other.
+type Tx struct {
+	// Instant asks Commit to answer only when the changes stand in completed Hudi instants.
+	Instant bool
+
+	c     *Catalog
+	snap  *snapshot
+	mu    sync.Mutex // guards tables and order against scans that start while a write runs
+	tabs  map[index.TableID]*txTable
+	order []*txTable
+	ops   int // number of writes so far: marks count them
+	done  bool
+}
+
+// Mark names a state of a transaction's writes.
+type Mark int
+
+// txTable is a transaction's view of one table with its writes.
+type txTable struct {
+	t     *Table
+	def   *tableDef
+	cold  *coldState
+	fresh bool // the table had no row at the snapshot
+
+	entries []txEntry
+	last    map[string]int      // index key → its newest entry
+	unique  map[string][]string // index number and values → index keys that got them in this transaction
+	bytes   int64
+	byValue map[string][]string // keyless tables: encoded row → record keys, made by the first search of a statement
+	valueAt int                 // writes of the transaction that byValue reflects
+
+	recents *index.RecentIter
+	locs    *index.LocationIter
+}
+
+// txEntry is one write. The chain of entries of a key goes back by prev.
+type txEntry struct {
+	op     int // number of the write in the transaction
+	ikey   string
+	prev   int // entry of the same key before, -1
+	del    bool
+	again  bool // the key had been deleted
+	row    storage.Row
+	key    string // record key text
+	part   string
+	oldKey string // record key text of the row that was there at the snapshot, if it is another one
+	had    bool   // the key had a row at the snapshot
+}
+
+// Begin starts a transaction on the newest durable commit.
+func (c *Catalog) Begin(ctx context.Context) (*Tx, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s, err := c.newSnapshot()
+	if err != nil {
+		return nil, err
+	}
+	return &Tx{c: c, snap: s, tabs: map[index.TableID]*txTable{}}, nil
+}
+
+// table gives the transaction's view of a table.
+func (tx *Tx) table(ctx context.Context, t *Table) (*txTable, error) {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	if tx.done {
+		return nil, fmt.Errorf("%w: the transaction is over", ErrClosed)
+	}
+	if tt := tx.tabs[t.id]; tt != nil {
+		return tt, nil
+	}
+	if t.dropped.Load() {
+		return nil, fmt.Errorf("%w: table %s", ErrNotFound, t)
+	}
+	cold := tx.snap.colds[t.id]
+	if cold == nil { // made after the snapshot: a statement that names it began later than the transaction
+		if cold = tx.c.cold(t.id); cold == nil {
+			return nil, fmt.Errorf("%w: table %s", ErrNotFound, t)
+		}
+	}
+	tt := &txTable{t: t, def: t.def.Load(), cold: cold, last: map[string]int{}}
+	tt.fresh = t.lastSeq.Load() == 0 && len(cold.newest()) == 0
+	tx.tabs[t.id] = tt
+	tx.order = append(tx.order, tt)
+	return tt, nil
+}
+
+// Writes tells whether the transaction has written anything that still stands.
+func (tx *Tx) Writes() bool { return tx.ops > 0 }
+
+// Mark names the present state of the transaction's writes.
+func (tx *Tx) Mark() Mark { return Mark(tx.ops) }
+
+// RollbackTo undoes the writes since the mark.
+func (tx *Tx) RollbackTo(m Mark) error {
+	for _, tt := range tx.order {
+		for n := len(tt.entries); n > 0 && tt.entries[n-1].op >= int(m); n = len(tt.entries) {
+			e := &tt.entries[n-1]
+			if e.prev < 0 {
+				delete(tt.last, e.ikey)
+			} else {
+				tt.last[e.ikey] = e.prev
+			}
+			tt.entries = tt.entries[:n-1]
+		}
+		tt.byValue = nil
+	}
+	tx.ops = min(tx.ops, int(m))
+	return nil
+}
+
+// keyState is what a transaction sees of a key.
+type keyState struct {
+	exists bool
+	row    storage.Row
+	key    string // record key text of the row
+	part   string
+	entry  int    // newest entry of the transaction, -1
+	had    bool   // a row at the snapshot
+	oldKey string // its record key text
+}
+
+// state looks a key up: the transaction's own writes, then the hot tier, then the files.
+func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (keyState, error) {
+	if n, ok := tt.last[string(ikey)]; ok {
+		e := &tt.entries[n]
+		return keyState{exists: !e.del, row: e.row, key: e.key, part: e.part, entry: n, had: e.had, oldKey: e.oldKey}, nil
+	}
+	st := keyState{entry: -1}
+	if tt.fresh {
+		return st, nil
+	}
+	row, key, part, ok, err := tx.snap.get(ctx, tt, ikey)
+	if err != nil {
+		return st, err
+	}
+	if ok {
+		st.exists, st.had, st.row, st.key, st.oldKey, st.part = true, true, row, key, key, part
+	}
+	return st, nil
+}
+
+// Get finds a row by the values of the key columns.
+func (tx *Tx) Get(ctx context.Context, t *Table, key storage.Row) (storage.Row, bool, error) {
+	tt, err := tx.table(ctx, t)
+	if err != nil {
+		return nil, false, err
+	}
+	if tt.def.hidden() || tt.def.spec.PerPartition || len(key) != len(tt.def.keyCols) {
+		return nil, false, fmt.Errorf("%w: %s has no key of %d columns in the whole table", ErrInvalid, tt.def, len(key))
+	}
+	var ikey []byte
+	for i := range key {
+		if ikey, err = tt.def.keyCols[i].Append(ikey, key[i]); err != nil {
+			return nil, false, err
+		}
+	}
+	st, err := tx.state(ctx, tt, ikey)
+	if err != nil || !st.exists {
+		return nil, false, err
+	}
+	return append(storage.Row(nil), st.row...), true, nil
+}
+
+// Insert adds a row; *DuplicateKeyError if its key or a UNIQUE value is taken.
+func (tx *Tx) Insert(ctx context.Context, t *Table, row storage.Row) error {
+	tt, err := tx.writable(ctx, t, row)
+	if err != nil {
+		return err
+	}
+	d := tt.def
+	part := d.partitionPath(row)
+	var key string
+	var ikey []byte
+	if d.hidden() {
+		key = tx.c.generateKey()
+		ikey = d.textKey(key, part)
+	} else {
+		if index.HasNull(d.keyCols, row) {
+			return fmt.Errorf("%w: a key column of %s is NULL", ErrInvalid, d)
+		}
+		key = d.recordKey(row)
+		if ikey, err = d.indexKey(row, part); err != nil {
+			return err
+		}
+	}
+	st, err := tx.state(ctx, tt, ikey)
+	if err != nil {
+		return err
+	}
+	if st.exists {
+		return &DuplicateKeyError{Table: d.String(), Key: project(row, d.keyCols), Existing: append(storage.Row(nil), st.row...)}
+	}
+	if err := tx.checkUnique(ctx, tt, ikey, nil, row); err != nil {
+		return err
+	}
+	e := txEntry{ikey: string(ikey), row: row, key: key, part: part, had: st.had, oldKey: st.oldKey, again: st.entry >= 0 && st.had}
+	tx.add(tt, e)
+	return nil
+}
+
+// Update replaces old by row, whose key may be another one.
+func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error {
+	tt, err := tx.writable(ctx, t, row)
+	if err != nil {
+		return err
+	}
+	d := tt.def
+	if d.hidden() {
+		return tx.updateByValue(ctx, tt, old, row)
+	}
+	if index.HasNull(d.keyCols, row) {
+		return fmt.Errorf("%w: a key column of %s is NULL", ErrInvalid, d)
+	}
+	oldKey, err := d.indexKey(old, d.partitionPath(old))
+	if err != nil {
+		return err
+	}
+	part := d.partitionPath(row)
+	ikey, err := d.indexKey(row, part)
+	if err != nil {
+		return err
+	}
+	st, err := tx.state(ctx, tt, ikey)
+	if err != nil {
+		return err
+	}
+	if string(oldKey) != string(ikey) {
+		if st.exists {
+			return &DuplicateKeyError{Table: d.String(), Key: project(row, d.keyCols), Existing: append(storage.Row(nil), st.row...)}
+		}
+		if err := tx.checkUnique(ctx, tt, ikey, oldKey, row); err != nil {
+			return err
+		}
+		was, err := tx.state(ctx, tt, oldKey)
+		if err != nil {
+			return err
+		}
+		tx.remove(tt, oldKey, was)
+		tx.add(tt, txEntry{ikey: string(ikey), row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey, again: st.entry >= 0 && st.had})
+		return nil
+	}
+	if st.exists && d.merge == storage.EventTime && d.ordering >= 0 && compareOrdering(row[d.ordering], st.row[d.ordering]) < 0 {
+		return &LateError{Table: d.String(), Field: d.spec.OrderingField, Stored: st.row[d.ordering], Given: row[d.ordering]}
+	}
+	if err := tx.checkUnique(ctx, tt, ikey, ikey, row); err != nil {
+		return err
+	}
+	e := txEntry{ikey: string(ikey), row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey}
+	if st.entry >= 0 {
+		e.again = tt.entries[st.entry].again
+	}
+	tx.add(tt, e)
+	return nil
+}
+
+// Delete removes a row, found by its key, in a table without a key by value.
+func (tx *Tx) Delete(ctx context.Context, t *Table, old storage.Row) error {
+	tt, err := tx.writable(ctx, t, nil)
+	if err != nil {
+		return err
+	}
+	var ikey []byte
+	if tt.def.hidden() {
+		if ikey, err = tx.findByValue(ctx, tt, old); err != nil || ikey == nil {
+			return err
+		}
+	} else if ikey, err = tt.def.indexKey(old, tt.def.partitionPath(old)); err != nil {
+		return err
+	}
+	st, err := tx.state(ctx, tt, ikey)
+	if err != nil || !st.exists {
+		return err
+	}
+	tx.remove(tt, ikey, st)
+	return nil
+}
+
+func (tx *Tx) remove(tt *txTable, ikey []byte, st keyState) {
+	tx.add(tt, txEntry{ikey: string(ikey), del: true, row: st.row, key: st.key, part: st.part, had: st.had, oldKey: st.oldKey})
+}
+
+func (tx *Tx) add(tt *txTable, e txEntry) {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	e.op, e.prev = tx.ops, -1
+	tx.ops++
+	if n, ok := tt.last[e.ikey]; ok {
+		e.prev = n
+	}
+	tt.last[e.ikey] = len(tt.entries)
+	tt.entries = append(tt.entries, e)
+}
+
+// writable checks that the table can be written and the row fits it; everything that could make a row unwritable later is found here.
+func (tx *Tx) writable(ctx context.Context, t *Table, row storage.Row) (*txTable, error) {
+	tt, err := tx.table(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	d := tt.def
+	if d.readOnly != "" {
+		return nil, fmt.Errorf("%w: %s: %s", ErrReadOnly, d, d.readOnly)
+	}
+	if row == nil {
+		return tt, nil
+	}
+	if len(row) != len(d.spec.Schema.Fields) {
+		return nil, fmt.Errorf("%w: a row of %d values for the %d columns of %s", ErrInvalid, len(row), len(d.spec.Schema.Fields), d)
+	}
+	if d.merge == storage.EventTime && d.ordering >= 0 && row[d.ordering] == nil {
+		return nil, fmt.Errorf("%w: ordering column %s of %s is NULL", ErrInvalid, d.spec.OrderingField, d)
+	}
+	return tt, tx.c.room()
+}
+
+func project(row storage.Row, cols []index.Column) storage.Row {
+	out := make(storage.Row, len(cols))
+	for i, c := range cols {
+		out[i] = row[c.Field]
+	}
+	return out
+}
+
+// checkUnique looks for another row that has a UNIQUE value of row; the rows of ikey and self do not count.
+func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, row storage.Row) error {
+	for i := range tt.def.indexes {
+		x := &tt.def.indexes[i]
+		if !x.spec.Unique || index.HasNull(x.cols, row) {
+			continue
+		}
+		values, err := index.AppendKey(nil, x.cols, row)
+		if err != nil {
+			return err
+		}
+		id := uniqueID(x.no, values)
+		taken := func(k []byte) error {
+			if string(k) == string(ikey) || self != nil && string(k) == string(self) {
+				return nil
+			}
+			st, err := tx.state(ctx, tt, k)
+			if err != nil || !st.exists {
+				return err
+			}
+			has, err := index.AppendKey(nil, x.cols, st.row)
+			if err != nil || string(has) != string(values) {
+				return err
+			}
+			return &DuplicateKeyError{Table: tt.def.String(), Index: x.spec.Name, Key: project(row, x.cols), Existing: append(storage.Row(nil), st.row...)}
+		}
+		for _, k := range tt.unique[id] {
+			if err := taken([]byte(k)); err != nil {
+				return err
+			}
+		}
+		if !tt.fresh {
+			var keys [][]byte
+			err = tx.c.index.Secondary(tx.snap.p, tt.t.id, x.no, index.Bounds{Low: values, High: append(values[:len(values):len(values)], 0xff)}, func(k []byte) bool {
+				keys = append(keys, append([]byte(nil), k...))
+				return true
+			})
+			if err != nil {
+				return err
+			}
+			for _, k := range keys {
+				if err := taken(k); err != nil {
+					return err
+				}
+			}
+		}
+		if tt.unique == nil {
+			tt.unique = map[string][]string{}
+		}
+		tt.unique[id] = append(tt.unique[id], string(ikey))
+	}
+	return nil
+}
+
+func uniqueID(no uint32, values []byte) string { return fmt.Sprintf("%d/%s", no, values) }
+
+// findByValue finds a row of a table without a key; nil if there is none.
+func (tx *Tx) findByValue(ctx context.Context, tt *txTable, old storage.Row) ([]byte, error) {
+	if tt.byValue == nil || tt.valueAt > tx.ops {
+		tt.byValue = map[string][]string{}
+		cols := []string{storage.ColRecordKey, storage.ColPartitionPath}
+		for _, f := range tt.def.spec.Schema.Fields {
+			cols = append(cols, f.Name)
+		}
+		err := tx.scanKeyed(ctx, tt, cols, func(ikey string, row storage.Row) error {
+			b, err := storage.EncodeRow(tt.def.spec.Schema, row, nil)
+			if err != nil {
+				return err
+			}
+			tt.byValue[string(b)] = append(tt.byValue[string(b)], ikey)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	tt.valueAt = tx.ops
+	b, err := storage.EncodeRow(tt.def.spec.Schema, old, nil)
+	if err != nil {
+		return nil, err
+	}
+	keys := tt.byValue[string(b)]
+	for len(keys) > 0 {
+		k := keys[len(keys)-1]
+		keys = keys[:len(keys)-1]
+		tt.byValue[string(b)] = keys
+		if n, ok := tt.last[k]; ok && tt.entries[n].del {
+			continue
+		}
+		return []byte(k), nil
+	}
+	return nil, nil
+}
+
+// updateByValue replaces a row of a table without a key. A row whose partition changes gets a new key, since its old one stays behind as a delete.
+func (tx *Tx) updateByValue(ctx context.Context, tt *txTable, old, row storage.Row) error {
+	ikey, err := tx.findByValue(ctx, tt, old)
+	if err != nil || ikey == nil {
+		return err
+	}
+	st, err := tx.state(ctx, tt, ikey)
+	if err != nil || !st.exists {
+		return err
+	}
+	if err := tx.checkUnique(ctx, tt, ikey, ikey, row); err != nil {
+		return err
+	}
+	part := tt.def.partitionPath(row)
+	if tt.def.spec.PerPartition && part != st.part {
+		tx.remove(tt, ikey, st)
+		st = keyState{entry: -1, key: tx.c.generateKey()}
+		ikey = tt.def.textKey(st.key, part)
+	}
+	tx.add(tt, txEntry{ikey: string(ikey), row: row, key: st.key, part: part, had: st.had, oldKey: st.oldKey})
+	b, err := storage.EncodeRow(tt.def.spec.Schema, row, nil)
+	if err != nil {
+		return err
+	}
+	tt.byValue[string(b)] = append(tt.byValue[string(b)], string(ikey))
+	tt.valueAt = tx.ops
+	return nil
+}
+
+// Rollback ends the transaction without a trace.
+func (tx *Tx) Rollback() {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	if tx.done {
+		return
+	}
+	tx.done = true
+	for _, tt := range tx.order {
+		tt.close()
+	}
+	tx.snap.close()
+	tx.tabs, tx.order = nil, nil
+}
+
+func (tt *txTable) close() {
+	if tt.recents != nil {
+		_ = tt.recents.Close() // the walk's errors were answered where it was used
+	}
+	if tt.locs != nil {
+		_ = tt.locs.Close()
+	}
+	tt.recents, tt.locs = nil, nil
+}
+
+// Commit decides: one synced pebble batch holds the rows of all tables, the journal record and the index entries. It returns
+// when the batch is durable. ErrConflict: nothing was changed and the transaction may be run again.
+func (tx *Tx) Commit(ctx context.Context) error {
+	defer tx.Rollback()
+	if tx.done {
+		return fmt.Errorf("%w: the transaction is over", ErrClosed)
+	}
+	if tx.ops == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var changed []*Table
+	for _, tt := range tx.order {
+		if len(tt.last) > 0 {
+			changed = append(changed, tt.t)
+		}
+	}
+	if tx.Instant {
+		if err := tx.c.adoptAll(ctx, changed); err != nil {
+			return err
+		}
+	}
+	if err := tx.decide(ctx); err != nil {
+		return err
+	}
+	if tx.Instant {
+		// The decision stands whatever becomes of the flush, which goes on without the client.
+		return tx.c.Flush(context.WithoutCancel(ctx), "commit mode instant", changed...)
+	}
+	return nil
+}
+
+// change is the last state that a transaction gives a key.
+type change struct {
+	tt *txTable
+	e  *txEntry
+	p  packetRow
+}
+
+func (tx *Tx) decide(ctx context.Context) error {
+	// Encoding comes first: it may fail, and it needs no lock.
+	var changes []change
+	for _, tt := range tx.order {
+		for i := range tt.entries {
+			e := &tt.entries[i]
+			if tt.last[e.ikey] != i || e.del && !e.had {
+				continue
+			}
+			p := packetRow{del: e.del, again: e.again, schema: len(tt.def.schemas) - 1, ikey: []byte(e.ikey), key: e.key, part: e.part}
+			if e.had && e.oldKey != e.key {
+				p.coldKey = e.oldKey
+			}
+			if !e.del {
+				b, err := storage.EncodeRow(tt.def.spec.Schema, e.row, nil)
+				if err != nil {
+					return fmt.Errorf("row of %s: %w", tt.def, err)
+				}
+				p.row = b
+			}
+			changes = append(changes, change{tt, e, p})
+		}
+	}
+	for _, tt := range sortedByID(tx.order) {
+		if len(tt.last) == 0 {
+			continue
+		}
+		tt.t.ddl.RLock()
+		defer tt.t.ddl.RUnlock()
+		if tt.t.dropped.Load() {
+			return fmt.Errorf("%w: table %s", ErrNotFound, tt.def)
+		}
+		if tt.t.def.Load() != tt.def {
+			return fmt.Errorf("%w: the definition of %s changed", ErrConflict, tt.def)
+		}
+	}
+	return tx.c.commit(tx, changes)
+}
+
+func sortedByID(in []*txTable) []*txTable {
+	out := append([]*txTable(nil), in...)
+	for i := 1; i < len(out); i++ {
+		for j := i; j > 0 && out[j].t.id < out[j-1].t.id; j-- {
+			out[j], out[j-1] = out[j-1], out[j]
+		}
+	}
+	return out
+}
+
+// conflicts tells whether a key was changed after the snapshot; called with commitMu held.
+func (tx *Tx) conflicts(ch *change) (bool, error) {
+	t := ch.tt.t
+	if index.Seq(t.lastSeq.Load()) <= tx.snap.seq {
+		return false, nil
+	}
+	ikey := ch.p.ikey
+	if later, traced, err := tx.changedSince(t, ikey); err != nil || later {
+		return later, err
+	} else if !traced && index.Seq(t.forgotten.Load()) > tx.snap.seq {
+		return true, nil // a delete that the index forgot may have been of this key
+	}
+	if ch.p.del {
+		return false, nil
+	}
+	for i := range ch.tt.def.indexes {
+		x := &ch.tt.def.indexes[i]
+		if !x.spec.Unique || index.HasNull(x.cols, ch.e.row) {
+			continue
+		}
+		values, err := index.AppendKey(nil, x.cols, ch.e.row)
+		if err != nil {
+			return false, err
+		}
+		found := false
+		var inner error
+		err = tx.c.index.Secondary(tx.c.db, t.id, x.no, index.Bounds{Low: values, High: append(values[:len(values):len(values)], 0xff)}, func(k []byte) bool {
+			if string(k) == string(ikey) {
+				return true
+			}
+			if _, own := ch.tt.last[string(k)]; own {
+				return true // changed by this transaction, which checked it
+			}
+			found, _, inner = tx.changedSince(t, k)
+			return !found && inner == nil
+		})
+		if err != nil || inner != nil {
+			return false, firstError(err, inner)
+		}
+		if found {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// changedSince tells whether the newest state of a key is younger than the snapshot, and whether the index knows the key.
+func (tx *Tx) changedSince(t *Table, ikey []byte) (later, traced bool, err error) {
+	r, ok, err := tx.c.index.LastRecent(tx.c.db, t.id, ikey, ^index.Seq(0))
+	if err != nil || ok {
+		return ok && r.Seq > tx.snap.seq, true, err
+	}
+	l, ok, err := tx.c.index.Locate(tx.c.db, t.id, ikey)
+	return ok && l.Seq > tx.snap.seq, ok, err
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit is the critical section: it checks conflicts, assigns the sequence and applies the batch; the sync is awaited outside.
+func (c *Catalog) commit(tx *Tx, changes []change) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	b := c.db.NewBatch()
+	c.commitMu.Lock()
+	if c.failed != nil {
+		err := c.failed
+		c.commitMu.Unlock()
+		b.Close()
+		return err
+	}
+	for i := range changes {
+		conflict, err := tx.conflicts(&changes[i])
+		if err == nil && conflict {
+			err = fmt.Errorf("%w: key %s of %s", ErrConflict, changes[i].p.key, changes[i].tt.def)
+		}
+		if err != nil {
+			c.commitMu.Unlock()
+			b.Close()
+			return err
+		}
+	}
+	seq := c.clock.next()
+	rec := commitRecord{}
+	counts := map[*txTable]*commitTable{}
+	var err error
+	var buf []byte
+	for i := range changes {
+		ch := &changes[i]
+		ct := counts[ch.tt]
+		if ct == nil {
+			rec.tables = append(rec.tables, commitTable{id: ch.tt.t.id})
+			ct = &commitTable{id: ch.tt.t.id}
+			counts[ch.tt] = ct
+		}
+		ord := uint32(ct.rows)
+		buf = ch.p.append(buf[:0])
+		ct.rows++
+		ct.bytes += uint64(len(buf))
+		err = firstError(err,
+			b.Set(packetKey(ch.tt.t.id, seq, ord), buf, nil),
+			c.index.PutRecent(b, ch.tt.t.id, ch.p.ikey, index.Recent{Seq: seq, Ord: ord, Delete: ch.p.del}),
+			c.putSecondary(b, ch.tt.t.id, ch.tt.def, ch.p.ikey, ch.e))
+	}
+	for i := range rec.tables {
+		for tt, ct := range counts {
+			if tt.t.id == rec.tables[i].id {
+				rec.tables[i] = *ct
+			}
+		}
+	}
+	err = firstError(err, b.Set(journalKey(seq), rec.encode(), nil), c.saveAuto(b, tx))
+	if err == nil {
+		err = c.db.ApplyNoSyncWait(b, pebble.Sync)
+	}
+	if err != nil {
+		c.commitMu.Unlock()
+		b.Close()
+		return fmt.Errorf("write journal: %w", err)
+	}
+	at := seqTime(seq)
+	for tt, ct := range counts {
+		tt.t.lastSeq.Store(uint64(seq))
+		tt.t.noteBuffered(int64(ct.rows), int64(ct.bytes), at)
+		for other := range counts {
+			if other != tt {
+				tt.t.link(other.t.id)
+			}
+		}
+	}
+	c.commitMu.Unlock()
+
+	if err := b.SyncWait(); err != nil {
+		// The batch may or may not survive: nothing after it may be answered, so the warehouse stops writing until it is opened again.
+		c.fail(fmt.Errorf("sync journal: %w", err))
+		return fmt.Errorf("sync journal: %w", err)
+	}
+	b.Close()
+	c.advance(seq)
+	for i := range changes {
+		ch := &changes[i]
+		switch {
+		case ch.e.del:
+			ch.tt.t.rows.Add(-1)
+		case !ch.e.had:
+			ch.tt.t.rows.Add(1)
+		}
+	}
+	c.wake()
+	return nil
+}
+
+// putSecondary adds the hints of a row's index values. Hints of earlier values stay until the index is rebuilt: they are checked against their row.
+func (c *Catalog) putSecondary(b *pebble.Batch, t index.TableID, d *tableDef, ikey []byte, e *txEntry) error {
+	if e.del {
+		return nil
+	}
+	for i := range d.indexes {
+		x := &d.indexes[i]
+		values, err := index.AppendKey(nil, x.cols, e.row)
+		if err != nil {
+			return err
+		}
+		if err := c.index.PutSecondary(b, t, x.no, values, ikey); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveAuto writes the AUTO_INCREMENT counters that the transaction's tables reached.
+func (c *Catalog) saveAuto(b *pebble.Batch, tx *Tx) error {
+	for _, tt := range tx.order {
+		if tt.def.spec.AutoIncrement == "" || len(tt.last) == 0 {
+			continue
+		}
+		a := &tt.t.auto
+		a.Lock()
+		next, changed := a.next, a.next > a.saved
+		if changed {
+			a.saved = next
+		}
+		a.Unlock()
+		if changed {
+			if err := b.Set(idKey(prefixAuto, tt.t.id), appendUint(nil, next), nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
