@@ -50,6 +50,11 @@ def wait(what, ok, seconds=60):
         time.sleep(0.02)
 
 
+def end_on_sigterm():
+    """SIGTERM ends a script by an exception, so that what it started is stopped."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
 class Server:
     def __init__(self, data, port=None, flags=(), binary=BINARY):
         self.data, self.port, self.flags, self.binary = os.path.abspath(data), port or free_port(), list(flags), binary
@@ -62,7 +67,7 @@ class Server:
     def start(self):
         os.makedirs(self.data, exist_ok=True)
         with open(self.log, "ab") as log:
-            self.proc = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            self.proc = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.wait_ready()
         return self
 

@@ -212,6 +212,7 @@ def table(rows):
 
 
 def main():
+    lakesql_server.end_on_sigterm()
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--size", choices=SF, default="small")
     ap.add_argument("--databases", default="hr,sakila,tpch")

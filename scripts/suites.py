@@ -59,6 +59,7 @@ OUTSIDE = {"sakila": "samples/sakila", "slt": "sqllogictest/cases"}  # below LAK
 
 
 def main():
+    lakesql_server.end_on_sigterm()
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--only", default=",".join(PARTS))
     a = ap.parse_args()

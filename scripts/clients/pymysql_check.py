@@ -45,8 +45,7 @@ same(k.execute("UPDATE orders SET amount = amount * 2, note = 'paid' WHERE id = 
 same(k.execute("DELETE FROM orders WHERE id = 2"), 1)
 k.execute("SELECT id, customer, amount, note FROM orders ORDER BY id")
 same(k.fetchall(), ((1, "Ada", decimal.Decimal("21.00"), "paid"), (3, "Eve", decimal.Decimal("-0.01"), "it's \\ \"quoted\"")))
-k.execute("SELECT VERSION()")
-if "MariaDB" not in k.fetchone()[0]:
+if not os.environ.get("LAKESQL_REFERENCE"):  # another server: no AS OF
     k.execute("SELECT id, amount, at, note FROM orders AS OF %s ORDER BY id", (str(before),))
     same(k.fetchall(), ((1, decimal.Decimal("10.50"), datetime.datetime(2024, 2, 29, 1, 2, 3, 456789), "zażółć 🐟"), (2, None, None, None),
                         (3, decimal.Decimal("-0.01"), datetime.datetime(1999, 12, 31), "it's \\ \"quoted\"")))
