@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -186,19 +185,4 @@ func TestDropAndProjection(t *testing.T) {
 		}
 		require.Equal(t, len(full), n)
 	}
-}
-
-// readKeys gives "key=value" of every row of a slice, in order.
-func readKeys(t testing.TB, r *Reader, fs FileSlice, sc Scan) []string {
-	t.Helper()
-	var out []string
-	for b, err := range r.ReadSlice(context.Background(), "", fs, sc) {
-		require.NoError(t, err)
-		key, val := b.Schema.Index("id"), b.Schema.Index("v")
-		for i := range b.Rows {
-			out = append(out, b.Value(key, i).(string)+"="+b.Value(val, i).(string))
-		}
-	}
-	slices.Sort(out)
-	return out
 }
