@@ -83,7 +83,13 @@ class Server:
             return "".join(f.readlines()[-n:])
 
     def pid(self):
-        return lock_pid(self.data)
+        """The running server's process, or 0. A crash leaves its id in the lock file, and ids are used again."""
+        pid = lock_pid(self.data)
+        try:
+            with open("/proc/%d/cmdline" % pid, "rb") as f:
+                return pid if self.data.encode() in f.read().split(b"\0") else 0
+        except OSError:
+            return 0
 
     def kill(self):
         pid = self.pid()
