@@ -114,7 +114,13 @@ func (t *Table) changes(ctx context.Context, cold *coldState, tl *timeline.Timel
 		return nil, nil
 	}
 	d := t.def.Load()
-	view, err := timeline.BuildView(ctx, t.c.store, d.dir, tl)
+	var view *timeline.View
+	var err error
+	if cold.view.Timeline() == nil { // nothing was ever read
+		view, err = timeline.BuildView(ctx, t.c.store, d.dir, tl)
+	} else {
+		view, err = cold.view.Advance(ctx, t.c.store, d.dir, tl)
+	}
 	if err != nil {
 		return nil, err
 	}

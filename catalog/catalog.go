@@ -682,6 +682,7 @@ type Waiting struct {
 	Oldest time.Time // commit time of the first
 	Cause  error     // why the last flush failed, nil if it did not
 	Since  time.Time // when it began to fail
+	Tried  time.Time // when it failed last
 }
 
 // Waiting lists the tables that have buffered rows.
@@ -692,7 +693,7 @@ func (c *Catalog) Waiting() []Waiting {
 	var out []Waiting
 	for _, t := range tables {
 		if t.buf.rows > 0 {
-			out = append(out, Waiting{t, t.buf.rows, t.buf.bytes, t.buf.oldest, t.buf.cause, t.buf.since})
+			out = append(out, Waiting{t, t.buf.rows, t.buf.bytes, t.buf.oldest, t.buf.cause, t.buf.since, t.buf.tried})
 		}
 	}
 	return out

@@ -207,7 +207,7 @@ func (c *Catalog) restore(tables []*Table, bufs []buffered) {
 func (t *Table) flushFailed(err error) error {
 	t.c.commitMu.Lock()
 	defer t.c.commitMu.Unlock()
-	t.buf.cause = err
+	t.buf.cause, t.buf.tried = err, time.Now()
 	if t.buf.since.IsZero() {
 		t.buf.since = time.Now()
 	}

@@ -54,6 +54,7 @@ type buffered struct {
 	linked map[index.TableID]bool // tables that were written by the same transactions
 	cause  error                  // of the last flush that failed
 	since  time.Time              // when it failed first
+	tried  time.Time              // when it failed last
 }
 
 // tableDef is everything that follows from a table's definition.
