@@ -2,23 +2,12 @@ package wire
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 
 	"github.com/dolthub/vitess/go/mysql"
 	"github.com/dolthub/vitess/go/sqltypes"
 	querypb "github.com/dolthub/vitess/go/vt/proto/query"
 )
-
-func sprintf(format string, args ...any) string { return fmt.Sprintf(format, args...) }
-func sprint(args ...any) string                 { return fmt.Sprint(args...) }
-
-type logWriter struct{ l *slog.Logger }
-
-func (w logWriter) Write(b []byte) (int, error) {
-	w.l.Debug("front end", "event", strings.TrimSpace(string(b)))
-	return len(b), nil
-}
 
 // mendTimes repairs date and time parameters of the binary protocol: the
 // protocol layer writes their microseconds without leading zeros, which would

@@ -159,7 +159,7 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		defer stop()
 		err = h.execute(sqlCtx, c, st, text)
 		if err != nil {
-			if h.s.o.Retryable(err) || sql.ErrLockDeadlock.Is(err) {
+			if cause := sql.UnwrapError(err); h.s.o.Retryable(cause) || isKind(sql.ErrLockDeadlock, cause) {
 				again = own && !st.started && !st.touched && rerunnable(st.ast)
 				if !again {
 					// As with a deadlock in MySQL, the whole transaction is lost.
@@ -186,8 +186,8 @@ func rerunnable(ast sqlparser.Statement) bool {
 // execute plans and runs one statement and sends its answer.
 func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text string) error {
 	var binds map[string]sqlparser.Expr
+	var err error
 	if st.prepared != nil {
-		var err error
 		if binds, err = bindingExprs(st.prepared.BindVars); err != nil {
 			return err
 		}
@@ -204,13 +204,26 @@ func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text s
 			return err
 		}
 	}
+	if err := showCounts(ctx, text); err != nil {
+		return err
+	}
+	var collation string
+	if collation, err = namesCollation(text); err != nil {
+		return err
+	}
 	flags := &sql.QueryFlags{}
 	flags.Set(sql.QFlagDeferProjections)
 	schema, iter, _, err := h.e.QueryWithBindings(ctx, text, st.ast, binds, flags)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	return h.answer(ctx, c, st, schema, iter)
+	if err := h.answer(ctx, c, st, schema, iter); err != nil {
+		return err
+	}
+	if collation != "" {
+		return ctx.SetSessionVariable(ctx, "collation_connection", collation)
+	}
+	return nil
 }
 
 // loadable refuses LOAD DATA LOCAL where the protocol has no way to ask for the file.

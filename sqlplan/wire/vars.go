@@ -1,10 +1,15 @@
 package wire
 
 import (
+	"fmt"
 	"log/slog"
+	"math"
 	"os"
+	"regexp"
+	"strings"
 
 	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/types"
 	"github.com/dolthub/vitess/go/vt/log"
 	"github.com/sirupsen/logrus"
 )
@@ -20,6 +25,7 @@ func setVariables(o Options) error {
 	} else if err := os.MkdirAll(files, 0o750); err != nil {
 		return err
 	}
+	addVariables()
 	return sql.SystemVariables.AssignValues(map[string]any{
 		"version":              o.version(),
 		"version_comment":      "lakesql",
@@ -33,14 +39,90 @@ func setVariables(o Options) error {
 	})
 }
 
+// sessionCounts are variables that clients read after a statement. The front
+// end does not know them; they are set when a statement names one.
+var sessionCounts = []struct {
+	name  string
+	value func(*sql.Context) int64
+}{
+	{"warning_count", func(ctx *sql.Context) int64 { return int64(ctx.WarningCount()) }},
+	{"error_count", func(ctx *sql.Context) int64 { return countErrors(ctx) }},
+	{"identity", func(ctx *sql.Context) int64 { return ctx.GetLastQueryInfo().LastInsertId.Load() }},
+	{"last_insert_id", func(ctx *sql.Context) int64 { return ctx.GetLastQueryInfo().LastInsertId.Load() }},
+}
+
+func countErrors(ctx *sql.Context) (n int64) {
+	for _, w := range ctx.Warnings() {
+		if strings.EqualFold(w.Level, "error") {
+			n++
+		}
+	}
+	return n
+}
+
+func addVariables() {
+	var vars []sql.SystemVariable
+	for _, c := range sessionCounts {
+		if _, _, known := sql.SystemVariables.GetGlobal(c.name); known {
+			continue
+		}
+		vars = append(vars, &sql.MysqlSystemVariable{
+			Name:    c.name,
+			Scope:   sql.GetMysqlScope(sql.SystemVariableScope_Session),
+			Dynamic: true,
+			Type:    types.NewSystemIntType(c.name, 0, math.MaxInt64, false),
+			Default: int64(0),
+		})
+	}
+	sql.SystemVariables.AddSystemVariables(vars)
+}
+
+// showCounts gives the variables that text reads their values.
+func showCounts(ctx *sql.Context, text string) error {
+	if !strings.Contains(text, "@@") {
+		return nil
+	}
+	lower := strings.ToLower(text)
+	for _, c := range sessionCounts {
+		if strings.Contains(lower, c.name) {
+			if err := ctx.SetSessionVariable(ctx, c.name, c.value(ctx)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var setNames = regexp.MustCompile("(?i)^\\s*set\\s+names\\s+\\S+\\s+collate\\s+['\"`]?(\\w+)['\"`]?\\s*;?\\s*$")
+
+// namesCollation is the COLLATE of SET NAMES, which the front end reads and
+// forgets; "" when text has none.
+func namesCollation(text string) (string, error) {
+	m := setNames.FindStringSubmatch(text)
+	if m == nil || strings.EqualFold(m[1], "default") {
+		return "", nil
+	}
+	if _, err := sql.ParseCollation("", m[1], false); err != nil {
+		return "", err
+	}
+	return strings.ToLower(m[1]), nil
+}
+
 // quietFrontEnd sends what the front end and its protocol layer log on their
 // own to l at debug level: they report each statement error, which is the
 // client's business.
 func quietFrontEnd(l *slog.Logger) {
 	logrus.SetOutput(logWriter{l})
 	logrus.SetLevel(logrus.ErrorLevel)
-	f := func(format string, args ...any) { l.Debug("protocol", "event", sprintf(format, args...)) }
-	p := func(args ...any) { l.Debug("protocol", "event", sprint(args...)) }
+	f := func(format string, args ...any) { l.Debug("protocol", "event", fmt.Sprintf(format, args...)) }
+	p := func(args ...any) { l.Debug("protocol", "event", fmt.Sprint(args...)) }
 	log.Infof, log.Warningf, log.Errorf = f, f, f
 	log.Info, log.Warning, log.Error = p, p, p
+}
+
+type logWriter struct{ l *slog.Logger }
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w.l.Debug("front end", "event", strings.TrimSpace(string(b)))
+	return len(b), nil
 }

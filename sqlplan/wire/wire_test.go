@@ -12,7 +12,7 @@ import (
 	"github.com/dolthub/go-mysql-server/memory"
 	gms "github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/analyzer"
-	_ "github.com/go-sql-driver/mysql"
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,7 +30,7 @@ func (p withFunctions) Function(ctx *gms.Context, schema, name string) (gms.Func
 func testServer(t testing.TB, change func(*Options)) *Server {
 	t.Helper()
 	pro := memory.NewDBProvider(memory.NewDatabase("d"))
-	e := sqle.New(analyzer.NewBuilder(withFunctions{pro, Functions(ServerVersion("dev"))}).Build(), nil)
+	e := sqle.New(analyzer.NewBuilder(withFunctions{pro, withTestFunctions(Functions(ServerVersion("dev")))}).Build(), nil)
 	o := Options{
 		Engine:     e,
 		Listen:     "127.0.0.1:0",
@@ -56,6 +56,14 @@ func open(t testing.TB, s *Server, params string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", fmt.Sprintf("root@tcp(%s)/d?%s", s.Addr(), params))
 	require.NoError(t, err)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func openConfig(t testing.TB, cfg *driver.Config) *sql.DB {
+	c, err := driver.NewConnector(cfg)
+	require.NoError(t, err)
+	db := sql.OpenDB(c)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
