@@ -34,9 +34,9 @@ const (
 	// rowGroupBytesMax ends a row group of wide rows early: all its pages wait in memory. Bytes before encoding.
 	rowGroupBytesMax = 128 << 20
 	// pageBytes is small, since a lookup decodes one page of each column.
-	pageBytes = 64 << 10
+	pageBytes = 32 << 10
 	// dictionaryBytesMax is where a column of many distinct values turns to plain pages.
-	dictionaryBytesMax = 256 << 10
+	dictionaryBytesMax = 64 << 10
 	// pendingRows is how many rows wait before they go to the column writers.
 	pendingRows = 256
 	// pendingBytesMax is how much copied text may wait with them.

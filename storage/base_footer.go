@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
+	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -51,7 +52,7 @@ func (s *baseSink) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// finish writes what was held with a footer that readers can prune by. The library orders decimals as unsigned bytes,
+// finish writes what was held with a footer as Hudi's writer makes it, by which readers can prune. The library orders decimals as unsigned bytes,
 // where readers expect the order of numbers: their bounds are replaced and their column index, which has them by page, is
 // no longer referred to. Long texts are dropped from the bounds.
 func (s *baseSink) finish(columns []baseColumn, groups [][]decimalBounds) error {
@@ -71,6 +72,16 @@ func (s *baseSink) finish(columns []baseColumn, groups [][]decimalBounds) error 
 	}
 	if len(meta.RowGroups) != len(groups) {
 		return fmt.Errorf("%d row groups in the footer, %d were written", len(meta.RowGroups), len(groups))
+	}
+	if len(meta.Schema) != len(columns)+1 {
+		return fmt.Errorf("%d elements in the footer's schema for %d columns", len(meta.Schema), len(columns))
+	}
+	for i := range columns {
+		if t := columns[i].field.Type; t.Avro == "" && (t.Kind == Int32 || t.Kind == Int64) {
+			// The library marks plain numbers as INT(32,true) and INT(64,true), Hudi does not.
+			meta.Schema[i+1].LogicalType = format.LogicalType{}
+			meta.Schema[i+1].ConvertedType = thrift.Null[deprecated.ConvertedType]{}
+		}
 	}
 	for g := range meta.RowGroups {
 		for i := range meta.RowGroups[g].Columns {

@@ -101,13 +101,15 @@ func murmurKey(key string, seed uint32) uint32 {
 		h = h*m ^ k
 	}
 	if rest := len(key) - i; rest > 0 {
+		// Counted from the end of the key: the last byte is not shifted.
+		end := len(key)
 		if rest >= 3 {
-			h ^= uint32(int32(int8(key[i+2]))) << 16
+			h ^= uint32(int32(int8(key[end-3]))) << 16
 		}
 		if rest >= 2 {
-			h ^= uint32(int32(int8(key[i+1]))) << 8
+			h ^= uint32(int32(int8(key[end-2]))) << 8
 		}
-		h ^= uint32(int32(int8(key[i])))
+		h ^= uint32(int32(int8(key[end-1])))
 		h *= m
 	}
 	h ^= h >> 13

@@ -70,8 +70,17 @@ func (v *vector) value(row int) any {
 	}
 }
 
-// castVector turns a vector without NULLs into one of another type. It returns the vector itself if nothing changes.
+// castVector turns a vector into one of another type. It returns the vector itself if nothing changes.
 func castVector(v *vector, from, to Type) (*vector, error) {
+	out, err := castValues(v, from, to)
+	if err == nil && out != v {
+		out.valid, out.nulls = v.valid, v.nulls
+	}
+	return out, err
+}
+
+// castValues is castVector without regard to NULLs, whose places hold zero.
+func castValues(v *vector, from, to Type) (*vector, error) {
 	if !readable(from, to) {
 		return nil, fmt.Errorf("%w: %s read as %s", ErrUnsupported, from, to)
 	}
@@ -86,7 +95,11 @@ func castVector(v *vector, from, to Type) (*vector, error) {
 		}
 		out.grow(v.n)
 		for i := range v.n {
-			if err := out.appendString(KeyText(from, v.value(i))); err != nil {
+			text := ""
+			if x := v.value(i); x != nil {
+				text = KeyText(from, x)
+			}
+			if err := out.appendString(text); err != nil {
 				return nil, err
 			}
 		}

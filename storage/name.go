@@ -46,7 +46,7 @@ func ParseFileName(name string) (FileName, bool) {
 
 func parseLogName(name string) (FileName, bool) {
 	at := strings.LastIndex(name, logInfix)
-	if at < 0 {
+	if at < 1 {
 		return FileName{}, false
 	}
 	front, tail := name[1:at], name[at+len(logInfix):]
