@@ -49,6 +49,10 @@ func errUnsupported(format string, args ...any) error {
 	return mysql.NewSQLError(codeUnsupported, "42000", "This version of lakesql doesn't yet support '%s'", fmt.Sprintf(format, args...))
 }
 
+func errNoColumns() error {
+	return mysql.NewSQLError(1113, "42000", "A table must have at least 1 column, or the LOCATION of a table to attach")
+}
+
 func errPartitionBy() error {
 	return mysql.NewSQLError(codeUnsupported, "42000", "This version of lakesql doesn't yet support 'PARTITION BY'; "+
 		`partition columns are a table option: ENGINE_ATTRIBUTE='{"partition":["column"]}'`)
@@ -88,6 +92,9 @@ func grammarError(err error, text string, ansi bool) error {
 	// The position is one past the character behind the token. At the end of the text that may be
 	// the last token or the end: text behind it moves the position of the end alone.
 	end, pos := at-1, len(text)
+	if ts := tokens(text, ansi); ts[len(ts)-1].Kind == Incomplete {
+		return errSyntax(text, ts[len(ts)-1].Pos)
+	}
 	if _, again := ast.ParseWithOptions(context.Background(), text+" \x01", ast.ParserOptions{AnsiQuotes: ansi}); again != nil {
 		if m := grammarPosition.FindStringSubmatch(again.Error()); m != nil && m[1] != strconv.Itoa(at) {
 			return errSyntax(text, len(text))
@@ -99,7 +106,7 @@ func grammarError(err error, text string, ansi bool) error {
 		if t.Kind == EOF {
 			break
 		}
-		if t.Kind != Comment && t.End >= end {
+		if t.Kind == Incomplete || t.Kind != Comment && t.End >= end {
 			pos = t.Pos
 			break
 		}

@@ -211,23 +211,26 @@ func (m *mender) query() (ast.Statement, error) {
 		b.blank(m.ts[0].Pos, m.ts[0].End)
 		b.blank(m.ts[m.last()-1].Pos, m.ts[m.last()-1].End)
 	}
-	// Readers wait for nobody: FOR SHARE is the same with and without these.
-	for i := range m.ts {
-		if m.is(i, "FOR") && m.is(i+1, "SHARE") {
-			switch {
-			case m.is(i+2, "SKIP") && m.is(i+3, "LOCKED"):
-				b.blank(m.ts[i+2].Pos, m.ts[i+3].End)
-			case m.is(i+2, "NOWAIT"):
-				b.blank(m.ts[i+2].Pos, m.ts[i+2].End)
-			}
-		}
-	}
 	if b.buf != nil {
 		if stmt, err := m.try(b.String()); stmt != nil || err != nil {
 			return stmt, err
 		}
 		m.text = b.String()
 		m.ts = tokens(m.text, m.ansi)
+	}
+	for i := range m.ts {
+		if !m.is(i, "FOR") || !m.is(i+1, "SHARE") {
+			continue
+		}
+		// Readers wait for nobody: SKIP LOCKED and NOWAIT change nothing.
+		end := i + 2
+		switch {
+		case m.is(end, "SKIP") && m.is(end+1, "LOCKED"):
+			end += 2
+		case m.is(end, "NOWAIT"):
+			end++
+		}
+		return m.try(m.text[:m.ts[i].Pos] + "LOCK IN SHARE MODE" + m.text[m.ts[end-1].End:])
 	}
 	return m.rollup()
 }

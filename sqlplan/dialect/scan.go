@@ -188,7 +188,7 @@ func comment(b *blanks, l *Lexer, t, before Token, inside bool) bool {
 			return true
 		}
 		b.blank(t.Pos, t.End)
-	case strings.HasPrefix(c, "--") && len(c) > 2 && operand(before, b.text) && (isDigit(c[2]) || c[2] == '(' || c[2] == '.' || c[2] == '@'):
+	case strings.HasPrefix(c, "--") && len(c) > 2 && operand(before, b.text, t.Pos) && (isDigit(c[2]) || c[2] == '(' || c[2] == '.' || c[2] == '@'):
 		// 5--1 is 6: without a blank behind it, MySQL takes no comment here, the grammar does.
 		b.put(t.Pos, t.Pos+2, " +")
 		l.pos = t.Pos + 2
@@ -196,9 +196,11 @@ func comment(b *blanks, l *Lexer, t, before Token, inside bool) bool {
 	return inside
 }
 
-// operand says whether a token can end the left side of a subtraction.
-func operand(t Token, text string) bool {
+// operand says whether a token can end the left side of a subtraction whose sign stands at pos.
+func operand(t Token, text string, pos int) bool {
 	switch t.Kind {
+	case Word:
+		return t.End == pos // a keyword has a blank behind it
 	case Number, Quoted, Variable, Param:
 		return t.End > t.Pos
 	case Op:

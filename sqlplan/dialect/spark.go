@@ -49,7 +49,7 @@ func (m *mender) createHudi(t *tableParts) (ast.Statement, error) {
 	}
 	if t.columns.empty() && t.query.empty() {
 		if t.location == "" {
-			return nil, errOption("LOCATION", "")
+			return nil, errNoColumns()
 		}
 		// Attached: the columns are the table's own. The one here goes away with the carrier.
 		c.Attach = true
@@ -202,9 +202,6 @@ func (m *mender) sparkColumn(e span, column string, key bool) (string, error) {
 	}
 	if rest < e.to {
 		d += " " + m.span(rest, e.to)
-	}
-	if strings.HasPrefix(d[len(quoteName(column))+1:], "timestamp(6)") && !strings.Contains(strings.ToUpper(m.span(rest, e.to)), "NULL") {
-		d = quoteName(column) + " timestamp(6) NULL" + strings.TrimPrefix(d[len(quoteName(column))+1:], "timestamp(6)")
 	}
 	return d, nil
 }
