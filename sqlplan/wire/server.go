@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -18,13 +17,17 @@ import (
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/mysql_db"
 	"github.com/dolthub/vitess/go/mysql"
+
+	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/sqlplan"
 )
 
 // protocolVersion is the MySQL release whose behaviour clients are told to expect.
 const protocolVersion = "8.0.44"
 
-// Options says what a Server serves and where. Engine and NewSession are required.
+// Options says what a Server serves and where. Catalog is required, or Engine and NewSession in its place.
 type Options struct {
+	Catalog    *catalog.Catalog // stays the caller's to close, after Shutdown
 	Engine     *sqle.Engine
 	NewSession server.SessionBuilder
 	NewContext sql.ContextFactory // default sql.NewContext
@@ -81,6 +84,7 @@ type Server struct {
 	srv *server.Server
 	sm  *server.SessionManager
 
+	engine   *sqlplan.Engine // nil: Options.Engine is the caller's
 	mu       sync.Mutex
 	conns    map[uint32]*mysql.Conn       // guarded by mu
 	running  map[uint64]func(cause error) // cancels of the running statements, guarded by mu
@@ -92,17 +96,53 @@ type Server struct {
 
 // New opens the sockets of o. The server answers after Serve is called.
 func New(ctx context.Context, o Options) (*Server, error) {
-	if o.Engine == nil || o.NewSession == nil {
-		return nil, errors.New("wire: an engine and a session builder are needed")
+	if o.User == "" {
+		o.User = "root"
 	}
-	o = withDefaults(o)
+	if o.Version == "" {
+		o.Version = "dev"
+	}
+	if err := checkAddress(&o); err != nil {
+		return nil, err
+	}
+	var engine *sqlplan.Engine
+	if o.Catalog != nil {
+		var err error
+		if o, engine, err = openEngine(ctx, o); err != nil {
+			return nil, fmt.Errorf("opening the SQL engine: %w", err)
+		}
+	}
+	s, err := newServer(ctx, o)
+	if err != nil {
+		if engine != nil {
+			err = errors.Join(err, engine.Close())
+		}
+		return nil, err
+	}
+	s.engine = engine
+	return s, nil
+}
+
+// checkAddress refuses an address that anybody could reach without a password.
+func checkAddress(o *Options) error {
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:3306"
+	}
 	host, _, err := net.SplitHostPort(o.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("--listen %q is not HOST:PORT: %w", o.Listen, err)
+		return fmt.Errorf("--listen %q is not HOST:PORT: %w", o.Listen, err)
 	}
 	if o.Password == "" && !loopback(host) {
-		return nil, fmt.Errorf("--listen %s can be reached from other hosts: set --password", o.Listen)
+		return fmt.Errorf("--listen %s can be reached from other hosts: set --password", o.Listen)
 	}
+	return nil
+}
+
+func newServer(ctx context.Context, o Options) (*Server, error) {
+	if o.Engine == nil || o.NewSession == nil {
+		return nil, errors.New("wire: a catalog, or an engine and a session builder, are needed")
+	}
+	o = withDefaults(o)
 	s := &Server{o: o, log: o.Logger, conns: map[uint32]*mysql.Conn{}, running: map[uint64]func(error){}, stopped: make(chan struct{})}
 	s.idle = sync.NewCond(&s.mu)
 	quietFrontEnd(s.log)
@@ -113,6 +153,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("opening accounts: %w", err)
 	}
 	installLoadData(o.Engine, &s.Metrics)
+	var err error
 	s.l, err = listen(ctx, o.Listen, o.Socket)
 	if err != nil {
 		return nil, err
@@ -145,17 +186,8 @@ func New(ctx context.Context, o Options) (*Server, error) {
 }
 
 func withDefaults(o Options) Options {
-	if o.Listen == "" {
-		o.Listen = "127.0.0.1:3306"
-	}
-	if o.User == "" {
-		o.User = "root"
-	}
 	if o.NewContext == nil {
 		o.NewContext = sql.NewContext
-	}
-	if o.Version == "" {
-		o.Version = "dev"
 	}
 	if o.MaxConnections == 0 {
 		o.MaxConnections = 500
@@ -274,8 +306,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-time.After(s.o.DrainTime):
 		err = errors.Join(err, errors.New("stopping the server: connections did not close"))
 	}
-	if s.o.Socket != "" {
-		os.Remove(s.o.Socket)
+	if s.engine != nil {
+		err = errors.Join(err, s.engine.Close())
 	}
 	return err
 }
@@ -314,6 +346,9 @@ func (s *Server) enter(cancel func(error)) (leave func(), err error) {
 // openAccounts loads the stored users and makes sure that the configured one exists with the configured password.
 func (s *Server) openAccounts(ctx context.Context) error {
 	db := s.o.Engine.Analyzer.Catalog.MySQLDb
+	if s.o.Accounts == nil && db.Enabled() {
+		return nil // the engine keeps its own
+	}
 	sqlCtx := sql.NewEmptyContext()
 	if s.o.Accounts != nil {
 		b, err := s.o.Accounts.Load(ctx)

@@ -26,17 +26,19 @@ func setVariables(o Options) error {
 		return err
 	}
 	addVariables()
-	return sql.SystemVariables.AssignValues(map[string]any{
-		"version":              o.version(),
-		"version_comment":      "lakesql",
-		"local_infile":         int8(1),
-		"secure_file_priv":     files,
-		"max_connections":      int64(o.MaxConnections),
-		"character_set_server": "utf8mb4",
-		"collation_server":     defaultCollation,
-		"collation_connection": defaultCollation,
-		"collation_database":   defaultCollation,
-	})
+	vars := map[string]any{
+		"version":          o.version(),
+		"version_comment":  "lakesql",
+		"local_infile":     int8(1),
+		"secure_file_priv": files,
+		"max_connections":  int64(o.MaxConnections),
+	}
+	if _, now, _ := sql.SystemVariables.GetGlobal("collation_server"); now == sql.Collation_Default.Name() {
+		for _, name := range []string{"collation_server", "collation_connection", "collation_database"} {
+			vars[name] = defaultCollation
+		}
+	}
+	return sql.SystemVariables.AssignValues(vars)
 }
 
 // sessionCounts are variables that clients read after a statement. The front

@@ -54,7 +54,12 @@ func testServer(t testing.TB, change func(*Options)) *Server {
 // open connects to s; params are the driver's.
 func open(t testing.TB, s *Server, params string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("mysql", fmt.Sprintf("root@tcp(%s)/d?%s", s.Addr(), params))
+	return openDatabase(t, s, "d?"+params)
+}
+
+func openDatabase(t testing.TB, s *Server, name string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("mysql", fmt.Sprintf("root@tcp(%s)/%s", s.Addr(), name))
 	require.NoError(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db

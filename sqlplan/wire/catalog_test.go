@@ -1,0 +1,33 @@
+package wire
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/stretchr/testify/require"
+
+	"github.com/lakesql/lakesql/catalog"
+)
+
+// The server over a real warehouse: a table, a transaction, a load.
+func TestServesCatalog(t *testing.T) {
+	c, err := catalog.Open(context.Background(), "data", catalog.Options{FS: vfs.NewMem()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close(context.Background())) })
+	s := testServer(t, func(o *Options) {
+		*o = Options{Catalog: c, Listen: o.Listen, DrainTime: o.DrainTime}
+	})
+	admin := openDatabase(t, s, "")
+	exec(t, admin, "CREATE DATABASE d")
+	db := open(t, s, "")
+	db.SetMaxOpenConns(1)
+	exec(t, db, "CREATE TABLE t (id BIGINT PRIMARY KEY, v VARCHAR(20), d DECIMAL(10,2))")
+	exec(t, db, "INSERT INTO t VALUES (1,'a',1.10),(2,'b',2.20)")
+	require.Equal(t, "3.30\t1.650000", table(t, db, "SELECT SUM(d), AVG(d) FROM t"))
+	exec(t, db, "BEGIN")
+	exec(t, db, "UPDATE t SET v = 'x' WHERE id = 1")
+	exec(t, db, "ROLLBACK")
+	require.Equal(t, "1\ta\n2\tb", table(t, db, "SELECT id, v FROM t WHERE id > ? ORDER BY id", 0))
+	exec(t, db, "FLUSH PRIVILEGES")
+}

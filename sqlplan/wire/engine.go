@@ -1,0 +1,31 @@
+package wire
+
+import (
+	"context"
+	"errors"
+
+	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/sqlplan"
+	"github.com/lakesql/lakesql/sqlplan/dialect"
+)
+
+// openEngine fills in what Options.Catalog stands for: an engine over the
+// catalog, its sessions, and what the protocol must know of the layers below.
+func openEngine(ctx context.Context, o Options) (Options, *sqlplan.Engine, error) {
+	e, err := sqlplan.NewEngine(ctx, o.Catalog, sqlplan.Options{
+		User:     o.User,
+		Password: o.Password,
+		Function: Functions(o.version()).Function,
+	})
+	if err != nil {
+		return o, nil, err
+	}
+	o.Engine, o.NewSession, o.NewContext = e.SQL(), e.NewSession, e.NewContext
+	if o.Retryable == nil {
+		o.Retryable = func(err error) bool { return errors.Is(err, catalog.ErrConflict) }
+	}
+	if o.WrapListener == nil {
+		o.WrapListener = dialect.Listener
+	}
+	return o, e, nil
+}
