@@ -810,7 +810,10 @@ func TestDamagedBase(t *testing.T) {
 }
 
 func FuzzOpenBase(f *testing.F) {
-	whole := wholeBase(f)
+	s := NewLocal(vfs.NewMem(), "")
+	small := &Schema{Name: "r", Fields: []Field{{Name: "a", Type: Type{Kind: Int64}}, {Name: "b", Type: Type{Kind: String}}}}
+	writeBase(f, s, "x_1-1-1_1.parquet", small, []Row{{int64(1), "x"}, {nil, nil}}, BaseOptions{Compression: Uncompressed})
+	whole := []byte(readObject(f, s, "x_1-1-1_1.parquet"))
 	f.Add(whole)
 	f.Add(whole[:len(whole)/2])
 	f.Add([]byte("PAR1PAR1PAR1"))

@@ -136,7 +136,7 @@ func decimalWidth(precision int) int { return decimalWidths[precision] }
 // Avro gives the schema as Avro JSON. Every column is a union of null and its type, null first and as the default, as
 // Hudi writes them; with meta the five meta columns stand in front.
 func (s *Schema) Avro(meta bool) string {
-	p := nodePrinter{defined: map[string]bool{}}
+	p := nodePrinter{defined: map[string]bool{s.fullName(): true}}
 	p.buf = append(p.buf, `{"type":"record","name":`...)
 	p.text(s.Name)
 	if s.Namespace != "" {
