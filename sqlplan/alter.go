@@ -3,13 +3,12 @@ package sqlplan
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/dolthub/go-mysql-server/sql"
-	"github.com/dolthub/go-mysql-server/sql/analyzer"
 	"github.com/dolthub/go-mysql-server/sql/expression"
-	"github.com/dolthub/go-mysql-server/sql/plan"
 	"github.com/dolthub/go-mysql-server/sql/planbuilder"
 	"github.com/dolthub/go-mysql-server/sql/transform"
 	"github.com/dolthub/go-mysql-server/sql/types"
@@ -619,8 +618,12 @@ func (a *autoSetter) SetAutoIncrementValue(ctx *sql.Context, next uint64) error 
 func (a *autoSetter) AcquireAutoIncrementLock(*sql.Context) (func(), error) { return func() {}, nil }
 func (a *autoSetter) Close(*sql.Context) error                              { return nil }
 
-// Truncate removes all rows at once, outside of any transaction.
+// Truncate removes all rows. TRUNCATE TABLE does so at once, outside of any transaction. The front end also makes one of a
+// DELETE without WHERE, which has to stay a part of its transaction.
 func (t *ownTable) Truncate(ctx *sql.Context) (int, error) {
+	if !sessionOf(ctx).stmt.truncates[strings.ToLower(t.Name())] {
+		return t.deleteAll(ctx)
+	}
 	if err := t.prepare(ctx); err != nil {
 		return 0, err
 	}
@@ -631,14 +634,37 @@ func (t *ownTable) Truncate(ctx *sql.Context) (int, error) {
 	return int(n), mysqlError(err)
 }
 
-// truncateOnly runs the front end's rule for TRUNCATE and keeps it from making one of a DELETE without WHERE.
-func truncateOnly(rule analyzer.RuleFunc) analyzer.RuleFunc {
-	return func(ctx *sql.Context, a *analyzer.Analyzer, n sql.Node, scope *plan.Scope, sel analyzer.RuleSelector, flags *sql.QueryFlags) (sql.Node, transform.TreeIdentity, error) {
-		if _, ok := n.(*plan.DeleteFrom); ok {
-			return n, transform.SameTree, nil
-		}
-		return rule(ctx, a, n, scope, sel, flags)
+// deleteAll deletes every row as DELETE does.
+func (t *ownTable) deleteAll(ctx *sql.Context) (n int, err error) {
+	e := t.editor(ctx)
+	e.StatementBegin(ctx)
+	whole, err := t.project(nil)
+	if err != nil {
+		return 0, err
 	}
+	iter, err := whole.scan(ctx, nil)
+	for err == nil {
+		var row sql.Row
+		if row, err = iter.Next(ctx); err == nil {
+			err = e.Delete(ctx, row)
+			n++
+		}
+	}
+	if iter != nil {
+		iter.Close(ctx)
+	}
+	if err == io.EOF {
+		err = e.StatementComplete(ctx)
+	} else {
+		n = 0
+		if derr := e.DiscardChanges(ctx, err); derr != nil {
+			err = derr
+		}
+	}
+	if cerr := e.Close(ctx); err == nil {
+		err = cerr
+	}
+	return n, err
 }
 
 // resolvedSchema gives a schema with its defaults and generated columns resolved.

@@ -160,7 +160,7 @@ func (e *editor) Insert(ctx *sql.Context, row sql.Row) error {
 		e.replaced = nil
 		return e.replaceVersion(ctx, old, row, dst)
 	}
-	return e.changed(e.tx.Insert(ctx, e.table.t, dst))
+	return e.changed(ctx, e.tx.Insert(ctx, e.table.t, dst))
 }
 
 // replaceVersion puts a row of REPLACE in the place of the one with its key. In an event-time table one that comes late is
@@ -176,7 +176,7 @@ func (e *editor) replaceVersion(ctx *sql.Context, old, row sql.Row, dst storage.
 		e.session.stmt.late++
 		return nil
 	}
-	return e.changed(err)
+	return e.changed(ctx, err)
 }
 
 // Update replaces a row. One that does not change is left as it is: it gets no new version.
@@ -202,7 +202,7 @@ func (e *editor) Update(ctx *sql.Context, old, row sql.Row) error {
 		copy(row, old) // the front end counts affected rows by comparing the two
 		return nil
 	}
-	return e.changed(err)
+	return e.changed(ctx, err)
 }
 
 // upserting says that an update comes from ON DUPLICATE KEY.
@@ -224,7 +224,7 @@ func (e *editor) Delete(ctx *sql.Context, row sql.Row) error {
 	if err != nil {
 		return mysqlError(err)
 	}
-	return e.changed(e.tx.Delete(ctx, e.table.t, from))
+	return e.changed(ctx, e.tx.Delete(ctx, e.table.t, from))
 }
 
 // flushReplaced removes a row whose replacement never came.
@@ -241,7 +241,7 @@ func (e *editor) flushReplaced(ctx *sql.Context) error {
 }
 
 // changed translates the error of a write.
-func (e *editor) changed(err error) error {
+func (e *editor) changed(ctx *sql.Context, err error) error {
 	var dup *catalog.DuplicateKeyError
 	if !errors.As(err, &dup) {
 		return mysqlError(err)
@@ -250,11 +250,11 @@ func (e *editor) changed(err error) error {
 	if derr != nil {
 		return mysqlError(derr)
 	}
-	return duplicateKey(e.table.table, dup.Index, existing)
+	return duplicateKey(ctx, e.table.table, dup.Index, existing)
 }
 
 // duplicateKey is the front end's error for a key that is taken, with MySQL's text.
-func duplicateKey(t *table, name string, existing sql.Row) error {
+func duplicateKey(ctx *sql.Context, t *table, name string, existing sql.Row) error {
 	var cols []keyPart
 	if name == "" {
 		cols = t.def.table.PrimaryKey
@@ -269,7 +269,7 @@ func duplicateKey(t *table, name string, existing sql.Row) error {
 		if v != nil {
 			if b, ok := v.([]byte); ok {
 				text = string(b)
-			} else if sv, err := t.def.pk.Schema[n].Type.SQL(nil, nil, v); err == nil {
+			} else if sv, err := t.def.pk.Schema[n].Type.SQL(ctx, nil, v); err == nil {
 				text = sv.ToString()
 			}
 		}

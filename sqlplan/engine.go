@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -72,7 +71,10 @@ func NewEngine(ctx context.Context, c *catalog.Catalog, o Options) (*Engine, err
 	}
 	inner := o.Parser
 	if inner == nil {
-		inner = &dialect.Parser{TableColumns: e.tableColumns}
+		inner = &dialect.Parser{}
+	}
+	if d, ok := inner.(*dialect.Parser); ok && d.TableColumns == nil {
+		d.TableColumns = e.tableColumns
 	}
 	e.parser = &parser{Parser: inner, engine: e}
 
@@ -80,7 +82,6 @@ func NewEngine(ctx context.Context, c *catalog.Catalog, o Options) (*Engine, err
 		Builder: sql.BuilderOverrides{Parser: e.parser},
 	})
 	a := b.Build()
-	replaceRules(a)
 	a.ExecBuilder.PriorityBuilder = execBuilder{}
 	e.sql = sqle.New(a, &sqle.Config{VersionPostfix: o.Version, IsReadOnly: o.ReadOnly})
 	if err := e.loadUsers(ctx, o.Password); err != nil {
@@ -142,24 +143,6 @@ func setVariables(collation sql.CollationID) error {
 		return fmt.Errorf("setting the default collation: %w", err)
 	}
 	return nil
-}
-
-// replaceRules takes out of the analyzer what would bend our tables: DELETE without WHERE must not become TRUNCATE, which
-// is no part of a transaction, and the hidden columns that the front end forbids to name are the meta columns here.
-func replaceRules(a *analyzer.Analyzer) {
-	for _, b := range a.Batches {
-		for i := 0; i < len(b.Rules); i++ {
-			switch b.Rules[i].Id.String() {
-			case "processTruncate":
-				inner := b.Rules[i].Apply
-				b.Rules = slices.Clone(b.Rules)
-				b.Rules[i].Apply = truncateOnly(inner)
-			case "validateNoHiddenSystemColumns":
-				b.Rules = slices.Delete(slices.Clone(b.Rules), i, i+1)
-				i--
-			}
-		}
-	}
 }
 
 // execBuilder runs the plan nodes that the front end would run otherwise; it is asked first for every node.

@@ -12,7 +12,7 @@ import (
 )
 
 // Meta columns can be selected by name and are not in SELECT *. The front end has one kind of columns that a star leaves
-// out: those whose name begins with metaPrefix. So the parser puts the prefix before the names of meta columns in a
+// out: those whose name contains its own prefix. So the parser puts the prefix before the names of meta columns in a
 // statement, and the tables of that statement offer columns of such names (see newTable). Other statements see tables
 // without them.
 

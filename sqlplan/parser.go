@@ -57,7 +57,20 @@ func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, 
 		}
 		return stmt, nil
 	}
+	if d, ok := stmt.(*ast.DDL); ok && d.Action == ast.TruncateStr {
+		if c, ok := ctx.(*sql.Context); ok {
+			sessionOf(c).truncate(d.Table.Name.String())
+		}
+	}
 	return p.metaColumns(ctx, stmt)
+}
+
+// truncate notes that the statement truncates a table.
+func (s *Session) truncate(name string) {
+	if s.stmt.truncates == nil {
+		s.stmt.truncates = map[string]bool{}
+	}
+	s.stmt.truncates[strings.ToLower(name)] = true
 }
 
 // flushStatement is FLUSH TABLES.

@@ -29,8 +29,9 @@ type Session struct {
 type statement struct {
 	edits     map[*catalog.Table]*edit
 	snapshots map[catalog.AsOf]*catalog.Snapshot
-	meta      bool   // it names meta columns, so tables offer them
-	late      uint64 // rows that an event-time table ignored
+	meta      bool            // it names meta columns, so tables offer them
+	truncates map[string]bool // tables that TRUNCATE TABLE names, in lower case
+	late      uint64          // rows that an event-time table ignored
 }
 
 // edit is a table that the running statement changes. Reads of the statement do not see the changes.
@@ -82,8 +83,11 @@ func (e *Engine) NewSession(ctx context.Context, conn *mysql.Conn, addr string) 
 	} else {
 		id = e.localIDs.Add(1)
 	}
-	base := sql.NewBaseSessionWithClientServer(addr, client, id)
-	return &Session{BaseSession: base, engine: e, prepared: map[string]bool{}}, nil
+	return e.newSession(sql.NewBaseSessionWithClientServer(addr, client, id)), nil
+}
+
+func (e *Engine) newSession(base *sql.BaseSession) *Session {
+	return &Session{BaseSession: base, engine: e, prepared: map[string]bool{}}
 }
 
 // txOf gives the session's transaction over a catalog, and begins it if need be.
@@ -108,7 +112,11 @@ func (s *Session) txOf(ctx *sql.Context, c *catalog.Catalog) (*catalog.Tx, error
 
 // StartTransaction begins a transaction; the front end calls it before it binds a statement outside of one.
 func (s *Session) StartTransaction(ctx *sql.Context, c sql.TransactionCharacteristic) (sql.Transaction, error) {
-	s.release()
+	if s.tx != nil {
+		s.tx.rollback()
+	}
+	s.closeSnapshots()
+	s.stmt.edits = nil
 	s.tx = &transaction{readOnly: c == sql.ReadOnly}
 	return s.tx, nil
 }
@@ -234,11 +242,11 @@ func (s *Session) ReleaseSavepoint(ctx *sql.Context, _ sql.Transaction, name str
 // commitBeforeDDL commits what is open, as MySQL does before a statement that changes definitions.
 func (s *Session) commitBeforeDDL(ctx *sql.Context) error {
 	t := s.tx
-	meta := s.stmt.meta
+	meta, truncates := s.stmt.meta, s.stmt.truncates
 	if err := s.commit(ctx); err != nil {
 		return mysqlError(err)
 	}
-	s.stmt.meta = meta
+	s.stmt.meta, s.stmt.truncates = meta, truncates
 	if t != nil {
 		s.tx = &transaction{readOnly: t.readOnly}
 	}
@@ -263,10 +271,15 @@ func (s *Session) SessionEnd() {
 
 // endStatement closes what the statement has open.
 func (s *Session) endStatement() {
+	s.closeSnapshots()
+	s.stmt = statement{}
+}
+
+func (s *Session) closeSnapshots() {
 	for _, snap := range s.stmt.snapshots {
 		snap.Close()
 	}
-	s.stmt = statement{}
+	s.stmt.snapshots = nil
 }
 
 // editOf gives the edit of a table, nil if the statement does not change it.

@@ -43,9 +43,9 @@ var (
 	_ sql.ProjectedTable        = (*ownTable)(nil)
 )
 
-// metaPrefix stands before the names of meta columns in the schema that the front end sees. Columns of such a name are left
-// out of SELECT *; the parser puts it before the names in a statement.
-const metaPrefix = sql.HiddenSystemColumnPrefix
+// metaPrefix stands before the names of meta columns in the schema that the front end sees. Columns whose name contains the
+// front end's prefix are left out of SELECT *, and only those that begin with it may not be named.
+const metaPrefix = "lakesql" + sql.HiddenSystemColumnPrefix
 
 func newTable(ctx *sql.Context, db *database, c *catalog.Catalog, t *catalog.Table, temporary bool) (*table, error) {
 	def, err := db.engine.definitionOf(ctx, t)
