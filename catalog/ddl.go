@@ -276,6 +276,15 @@ func (c *Catalog) attach(ctx context.Context, db, name, dir string, id index.Tab
 
 // foreignSpec derives the specification of a table from its properties and its newest schema.
 func (c *Catalog) foreignSpec(ctx context.Context, dir string, p timeline.Properties, tl *timeline.Timeline) (TableSpec, index.Seq, error) {
+	for info, err := range c.store.List(ctx, join(dir, ".hoodie/.schema")) {
+		if err != nil {
+			return TableSpec{}, 0, err
+		}
+		if strings.HasSuffix(info.Name, ".schemacommit") {
+			// Columns go by their ids then: reading by name would mix up renamed ones.
+			return TableSpec{}, 0, fmt.Errorf("%w: schema-on-read evolution (.hoodie/.schema)", storage.ErrUnsupported)
+		}
+	}
 	avro, err := timeline.TableSchema(ctx, c.store, dir, tl)
 	if err != nil {
 		return TableSpec{}, 0, err
