@@ -1,43 +1,59 @@
-//go:build lakesql_service
-
 package main
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 
 	"github.com/lakesql/lakesql/catalog"
-	_ "github.com/lakesql/lakesql/sqlplan/driver" // registers the database/sql driver "lakesql"
+	"github.com/lakesql/lakesql/catalog/ingest"
+	"github.com/lakesql/lakesql/sqlplan"
+	"github.com/lakesql/lakesql/sqlplan/dialect"
 	"github.com/lakesql/lakesql/sqlplan/wire"
 )
 
-// warehouse is a catalog and the wire server on it.
+// warehouse is a catalog with the runner that flushes its bins, the SQL engine and the wire server on it.
 type warehouse struct {
 	*wire.Server
 	catalog *catalog.Catalog
+	bins    *ingest.Runner
+	engine  *sqlplan.Engine
 }
 
-func (w warehouse) Close(ctx context.Context) error { return w.catalog.Close(ctx) }
+// Close flushes every table and marks the warehouse as cleanly stopped.
+func (w warehouse) Close(ctx context.Context) error {
+	w.bins.Stop()
+	return errors.Join(w.engine.Close(), w.catalog.Close(ctx))
+}
 
 // openService opens the warehouse of a data folder, which finishes what a crash left behind, and listens.
-func openService(ctx context.Context, cfg serverConfig, log *slog.Logger) (service, error) {
-	c, err := catalog.Open(ctx, cfg.Data, catalog.Options{Logger: log, AcceptLostState: cfg.AcceptLostState})
+func openService(ctx context.Context, cfg serverConfig, log *slog.Logger) (_ service, err error) {
+	c, err := catalog.Open(ctx, cfg.Data, catalog.Options{Logger: log, AcceptLostState: cfg.AcceptLostState, SortKey: sqlplan.SortKey})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close(ctx))
+		}
+	}()
+	e, err := sqlplan.NewEngine(ctx, c, sqlplan.Options{
+		User: cfg.User, Password: cfg.Password, Version: versionText(),
+		Function: wire.Functions(wire.ServerVersion(versionText())).Function,
+	})
 	if err != nil {
 		return nil, err
 	}
 	s, err := wire.New(ctx, wire.Options{
-		Catalog:  c,
-		Listen:   cfg.Listen,
-		Socket:   cfg.Socket,
-		User:     cfg.User,
-		Password: cfg.Password,
-		DataDir:  cfg.Data,
-		Logger:   log,
-		Version:  versionText(),
+		Engine: e.SQL(), NewSession: e.NewSession, NewContext: e.NewContext,
+		Listen: cfg.Listen, Socket: cfg.Socket, User: cfg.User, Password: cfg.Password, DataDir: cfg.Data, Logger: log, Version: versionText(),
+		DrainTime:    stopGrace,
+		MapError:     dialect.ClientError,
+		WrapListener: func(l net.Listener) net.Listener { return dialect.Listener(l) },
 	})
 	if err != nil {
-		return nil, errors.Join(err, c.Close(ctx))
+		return nil, errors.Join(err, e.Close())
 	}
-	return warehouse{s, c}, nil
+	return warehouse{s, c, ingest.Start(c, ingest.Options{Logger: log}), e}, nil
 }
