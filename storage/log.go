@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -18,6 +19,9 @@ func op32(dst []byte, x float32) []byte {
 func op64(dst []byte, x float64) []byte {
 	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(x))
 }
+
+// logGrowMax bounds the memory taken ahead of the records of a block.
+const logGrowMax = 64 << 20
 
 // logWholeMax is the size up to which a log file is read in one piece.
 const logWholeMax = 8 << 20
@@ -334,6 +338,10 @@ func encodeLog(instant InstantTime, schema *Schema, id FileID, puts []LogRecord,
 				return nil, 0, fmt.Errorf("record %q: %w: a record of %d bytes", puts[i].Key, ErrUnsupported, n)
 			}
 			binary.BigEndian.PutUint32(w.b[at:], uint32(n))
+			if i == 0 {
+				// The other records are likely of about this size.
+				w.b = slices.Grow(w.b, min(len(puts)*(n+n/8+4), logGrowMax))
+			}
 		}
 		file = w.end()
 		blocks++

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"math"
 	"strings"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -168,7 +169,7 @@ type logEntry struct {
 // mergedLogs is the outcome of merging logs among themselves. It does not change once built, except for the columns,
 // which are decoded when they are first asked for.
 type mergedLogs struct {
-	schemas []string // Avro schemas of the records
+	types   []func() (*avroType, error) // Avro schemas of the records, parsed when first needed
 	index   map[string]int32
 	entries []logEntry
 	orders  []orderValue // of the entries; nil unless merged by event time
@@ -184,8 +185,8 @@ type probe struct {
 	key, deleted, operation, order int32 // columns of p; -1: none
 }
 
-func newProbe(schema string, event bool, field string, typ Type) (*probe, error) {
-	t, err := parseAvroType(schema)
+func newProbe(parsed func() (*avroType, error), event bool, field string, typ Type) (*probe, error) {
+	t, err := parsed()
 	if err != nil {
 		return nil, err
 	}
@@ -302,10 +303,13 @@ func (d *logData) queue(counts func(InstantTime) bool) []*loadedBlock {
 func mergeLogs(ctx context.Context, blocks []*loadedBlock, schemas []string, event bool, field string, typ Type) (*mergedLogs, error) {
 	g := &merger{
 		m: &mergedLogs{
-			schemas: schemas, index: map[string]int32{},
+			types: make([]func() (*avroType, error), len(schemas)), index: map[string]int32{},
 			cols: columnCache{gate: make(chan struct{}, 1), done: map[column][]arrow.Array{}},
 		},
 		event: event, field: field, typ: typ, probes: make([]*probe, len(schemas)),
+	}
+	for i, text := range schemas {
+		g.m.types[i] = sync.OnceValues(func() (*avroType, error) { return parseAvroType(text) })
 	}
 	for _, b := range blocks {
 		if err := ctx.Err(); err != nil {
@@ -351,7 +355,7 @@ func (g *merger) data(b *loadedBlock) error {
 	pr := g.probes[b.schema]
 	if pr == nil {
 		var err error
-		if pr, err = newProbe(b.Schema, g.event, g.field, g.typ); err != nil {
+		if pr, err = newProbe(g.m.types[b.schema], g.event, g.field, g.typ); err != nil {
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
 		g.probes[b.schema] = pr
@@ -418,7 +422,7 @@ func (m *mergedLogs) find(key string) int32 {
 
 // rows decodes entries that are no deletes into one batch.
 func (m *mergedLogs) rows(entries []int32, want *Schema) (Batch, error) {
-	progs := make([]*program, len(m.schemas))
+	progs := make([]*program, len(m.types))
 	vecs := make([]vector, len(want.Fields))
 	for i := range vecs {
 		vecs[i].kind = want.Fields[i].Type.Kind
@@ -428,7 +432,7 @@ func (m *mergedLogs) rows(entries []int32, want *Schema) (Batch, error) {
 		e := &m.entries[at]
 		p := progs[e.schema]
 		if p == nil {
-			t, err := parseAvroType(m.schemas[e.schema])
+			t, err := m.types[e.schema]()
 			if err != nil {
 				return Batch{}, err
 			}

@@ -507,3 +507,46 @@ func BenchmarkReadSlice(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkLookup(b *testing.B) {
+	s := memStore(b)
+	var all []change
+	for i := range 100_000 {
+		all = append(all, put(fmt.Sprintf("key-%08d", i), "base", int64(i)))
+	}
+	fs := mergeSlice(b, s, all...)
+	mergeLog(b, s, fs, 1, all[:10_000]...)
+	r := NewReader(s, ReaderOptions{})
+	ctx, sc := context.Background(), mergeScan(CommitTime)
+	for _, c := range []struct {
+		name string
+		at   int
+		hint int64
+	}{{"log", 500, -1}, {"base/hint", 50_000, 50_000}, {"base/search", 50_000, -1}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if got, err := r.Lookup(ctx, "", *fs, sc, all[c.at].key, c.hint); err != nil || got.Rows != 1 {
+					b.Fatal(got, err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkWriteLog(b *testing.B) {
+	schema, rows := tenColumns()
+	schema.Name = "t_record"
+	puts := make([]LogRecord, len(rows))
+	for i := range puts {
+		puts[i] = LogRecord{RowMeta{instant(1), string(instant(1)) + "_0_" + strconv.Itoa(i), strconv.Itoa(i), ""}, rows[i]}
+	}
+	n := 0
+	for b.Loop() {
+		if _, _, err := encodeLog(instant(1), schema, "g-0", puts, nil); err != nil {
+			b.Fatal(err)
+		}
+		n += len(puts)
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds()/1e6, "Mrow/s")
+}
