@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,7 @@ type BaseWriter struct {
 	pending         int // rows in the columns' values
 	pendingText     []byte
 	ended           bool
+	err             error // first failure: a row may stand in some columns only, so nothing can be committed after it
 
 	keys           keySet
 	minKey, maxKey string
@@ -156,6 +158,9 @@ func CreateBase(ctx context.Context, s Store, name string, schema *Schema, o Bas
 
 // Append adds a new row; the values of the table's columns stand in the order of the schema.
 func (w *BaseWriter) Append(m RowMeta, row Row) error {
+	if w.err != nil {
+		return w.err
+	}
 	if len(row) != len(w.schema.Fields) {
 		return w.failed(fmt.Errorf("a row of %d values for %d columns", len(row), len(w.schema.Fields)))
 	}
@@ -173,6 +178,9 @@ func (w *BaseWriter) Append(m RowMeta, row Row) error {
 // AppendMerged copies a row of b, whose columns are the five meta columns and then the table's in the order of the
 // schema. The meta columns are kept but for _hoodie_file_name, which becomes this file's.
 func (w *BaseWriter) AppendMerged(b Batch, row int) error {
+	if w.err != nil {
+		return w.err
+	}
 	if len(b.Columns) != len(w.columns) {
 		return w.failed(fmt.Errorf("a batch of %d columns for %d columns", len(b.Columns), len(w.columns)))
 	}
@@ -381,7 +389,11 @@ func (w *BaseWriter) flushGroup() error {
 }
 
 func (w *BaseWriter) failed(err error) error {
-	return fmt.Errorf("write base file %s: %w", w.name, err)
+	err = fmt.Errorf("write base file %s: %w", w.name, err)
+	if w.err == nil {
+		w.err = err
+	}
+	return err
 }
 
 // Rows is the number of rows added.
@@ -395,7 +407,7 @@ func (w *BaseWriter) Commit(ctx context.Context) (size int64, err error) {
 	if w.ended {
 		return 0, w.failed(errEnded)
 	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(w.err, ctx.Err()); err != nil {
 		return 0, errors.Join(err, w.abort())
 	}
 	if err := w.finish(); err != nil {
