@@ -128,7 +128,8 @@ type overlay struct {
 	seq  index.Seq
 	from index.Seq
 
-	rows map[string]hotRow // newest by index key
+	rows  map[string]hotRow // newest by index key
+	order []string          // their index keys, sorted: rows come in the order of the key, as MySQL users expect
 	keys map[string]bool   // record keys (with partition where keys are unique in it only) that the files show outdated
 }
 
@@ -174,6 +175,7 @@ func (s *snapshot) overlayAt(tt *txTable, cold *coldState, from, seq index.Seq) 
 	if len(o.keys) == 0 {
 		o = &overlay{cold: cold, def: tt.def, seq: seq, from: from}
 	}
+	o.order = sortedKeys(o.rows)
 	if seq >= last {
 		tt.t.overlay.Store(o)
 	}
@@ -190,6 +192,9 @@ type scanState struct {
 	hot    *overlay
 	own    map[string]*txEntry // the transaction's own newest writes
 	ro     bool
+	past   bool // a scan of the past: the index, which knows the present, does not speak for it
+	// foreign are the instants of other engines that a scan of the past sees and no earlier instant of ours merged.
+	foreign map[storage.InstantTime]bool
 }
 
 // run reads the files, leaving out what newer rows replace, then the newer rows.
@@ -211,7 +216,12 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 		event := d.merge == storage.EventTime && d.ordering >= 0 && len(hotKeys) > 0
 		if event {
 			var err error
-			if drop, err = st.lateRows(ctx); err != nil {
+			if st.past {
+				drop, err = st.latePast(ctx)
+			} else {
+				drop, err = st.lateRows(ctx)
+			}
+			if err != nil {
 				yield(storage.Batch{}, err)
 				return
 			}
@@ -241,7 +251,8 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 		}
 		out := rowSink{def: d, want: st.want, b: storage.NewBuilder(st.want), yield: yield}
 		if st.hot != nil {
-			for ikey, h := range st.hot.rows {
+			for _, ikey := range st.hot.order {
+				h := st.hot.rows[ikey]
 				if _, mine := st.own[ikey]; mine || h.p.del || drop[d.dropKey(h.p.part, h.p.key)] {
 					continue
 				}
@@ -255,7 +266,8 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 				}
 			}
 		}
-		for _, e := range st.own {
+		for _, ikey := range sortedKeys(st.own) {
+			e := st.own[ikey]
 			if !e.del && !out.add(e.row, e.key, e.part) {
 				return
 			}
@@ -289,6 +301,49 @@ func (st *scanState) lateRows(ctx context.Context) (map[string]bool, error) {
 		}
 		if ok && compareOrdering(crow[d.ordering], row[d.ordering]) > 0 {
 			late[d.dropKey(h.p.part, h.p.key)] = true
+		}
+	}
+	return late, nil
+}
+
+// latePast is lateRows for a scan of the past. A row that an instant of ours holds lies before every buffered one, so only those of
+// other engines may win.
+func (st *scanState) latePast(ctx context.Context) (map[string]bool, error) {
+	late := map[string]bool{}
+	if len(st.foreign) == 0 {
+		return late, nil
+	}
+	d := st.tt.def
+	newest := map[string]hotRow{}
+	for _, h := range st.hot.rows {
+		if !h.p.del && !h.p.again {
+			newest[d.dropKey(h.p.part, h.p.key)] = h
+		}
+	}
+	want, err := d.spec.Schema.Select(storage.ColRecordKey, storage.ColCommitTime, d.spec.OrderingField)
+	if err != nil {
+		return nil, err
+	}
+	for _, fs := range st.slices {
+		for b, err := range st.s.c.reader.ReadSlice(ctx, d.dir, fs, d.scan(want, st.counts)) {
+			if err != nil {
+				return nil, err
+			}
+			for i := range b.Rows {
+				key, _ := b.Value(0, i).(string)
+				k := d.dropKey(fs.Partition, key)
+				h, ok := newest[k]
+				if it, _ := b.Value(1, i).(string); !ok || !st.foreign[storage.InstantTime(it)] {
+					continue
+				}
+				row, err := d.decodeRow(h.p.schema, h.p.row)
+				if err != nil {
+					return nil, err
+				}
+				if compareOrdering(b.Value(2, i), row[d.ordering]) > 0 {
+					late[k] = true
+				}
+			}
 		}
 	}
 	return late, nil
@@ -580,7 +635,7 @@ func (s *Snapshot) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[
 		return failed(err)
 	}
 	slices, counts := tt.cold.at(bound)
-	st := &scanState{s: s.s, tt: tt, want: want, slices: slices, counts: counts, ro: o.ReadOptimized}
+	st := &scanState{s: s.s, tt: tt, want: want, slices: slices, counts: counts, ro: o.ReadOptimized, past: true, foreign: tt.cold.foreignSince(bound)}
 	if from := max(tt.cold.cutAt(bound), tt.cold.trimmed); !o.ReadOptimized && seq > from {
 		if st.hot, err = s.s.overlayAt(tt, tt.cold, from, seq); err != nil {
 			return failed(err)
