@@ -246,3 +246,25 @@ func TestArguments(t *testing.T) {
 		}
 	}
 }
+
+func BenchmarkParse(b *testing.B) {
+	for name, q := range map[string]string{
+		"point":  "SELECT a, b, c FROM t WHERE id = 12345",
+		"insert": "INSERT INTO t VALUES " + strings.Repeat("(12345, 'some text of a row', 3.25, NULL),", 10000) + "(1, 'x', 1, 1)",
+	} {
+		b.Run(name+"/grammar", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := ast.Parse(q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(name+"/dialect", func(b *testing.B) {
+			for b.Loop() {
+				if _, err := parser.ParseSimple(q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

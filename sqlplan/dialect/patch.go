@@ -15,6 +15,9 @@ func (p *Parser) patch(ctx context.Context, s *scanned, stmt ast.Statement, opti
 	if s.asOf {
 		bindTimes(stmt)
 	}
+	if s.body && s.attribute {
+		return nil, errUnsupported("ENGINE_ATTRIBUTE inside a stored program") // it would be dropped without a word
+	}
 	switch n := stmt.(type) {
 	case *ast.DDL:
 		return n, patchCreate(n)
@@ -39,8 +42,30 @@ func (p *Parser) patch(ctx context.Context, s *scanned, stmt ast.Statement, opti
 // bindTimes wraps the times of AS OF: a parameter has no value while a statement is prepared, and
 // the engine takes few forms of expressions.
 func bindTimes(stmt ast.Statement) {
-	_ = ast.Walk(func(n ast.SQLNode) (bool, error) { // the visitor returns no error
+	switch n := stmt.(type) {
+	case *ast.Explain:
+		stmt = n.Statement
+	case *ast.DDL:
+		if n.OptSelect != nil {
+			stmt = n.OptSelect.Select
+		}
+	}
+	var visit ast.Visit
+	with := func(w *ast.With) { // not every statement shows its WITH to a walk
+		if w != nil {
+			_ = ast.Walk(visit, w)
+		}
+	}
+	visit = func(n ast.SQLNode) (bool, error) { // returns no error
 		switch n := n.(type) {
+		case *ast.SetOp:
+			with(n.With)
+		case *ast.Select:
+			with(n.With)
+		case *ast.Update:
+			with(n.With)
+		case *ast.Delete:
+			with(n.With)
 		case *ast.AliasedTableExpr:
 			if n == nil {
 				return false, nil
@@ -52,7 +77,8 @@ func bindTimes(stmt ast.Statement) {
 			return false, nil
 		}
 		return true, nil
-	}, stmt)
+	}
+	_ = ast.Walk(visit, stmt)
 }
 
 func bindTime(e ast.Expr) ast.Expr {
