@@ -35,7 +35,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%s does not come back: %s, %v", got, again.Marshal(), err)
 		}
 	}
-	// D27: an unknown option is an error that names it
+	// An unknown option is an error that names it.
 	for _, c := range []struct{ in, want string }{
 		{`{"typo":"mor"}`, "Unknown option 'typo' (errno 1911)"},
 		{`{"bin.min":1}`, "Unknown option 'bin.min' (errno 1911)"},

@@ -165,7 +165,7 @@ func TestPrepared(t *testing.T) {
 		exec("CREATE TABLE t (a BIGINT PRIMARY KEY, b BIGINT)")
 		exec("INSERT INTO t VALUES (?, ?)", 1, 2)
 
-		// D6: time travel with parameters, through a client's own PREPARE
+		// Time travel with parameters, through a client's own PREPARE
 		for _, q := range []string{
 			"SELECT a, b FROM t TIMESTAMP AS OF ? WHERE a = ?", "SELECT a, b FROM t VERSION AS OF ? x WHERE x.a = ?",
 			"SELECT a, b FROM t FOR SYSTEM_TIME AS OF ? WHERE a = ?", "SELECT a, b FROM t AS OF ? WHERE a = ?",
