@@ -1,10 +1,13 @@
 package wire
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lakesql/lakesql/catalog"
@@ -30,4 +33,25 @@ func TestServesCatalog(t *testing.T) {
 	exec(t, db, "ROLLBACK")
 	require.Equal(t, "1\ta\n2\tb", table(t, db, "SELECT id, v FROM t WHERE id > ? ORDER BY id", 0))
 	exec(t, db, "FLUSH PRIVILEGES")
+}
+
+func BenchmarkLoadIntoCatalog(b *testing.B) {
+	c, err := catalog.Open(context.Background(), b.TempDir(), catalog.Options{})
+	require.NoError(b, err)
+	b.Cleanup(func() { c.Close(context.Background()) })
+	s := testServer(b, func(o *Options) {
+		*o = Options{Catalog: c, Listen: o.Listen, DrainTime: o.DrainTime}
+	})
+	exec(b, openDatabase(b, s, ""), "CREATE DATABASE d")
+	db := open(b, s, "allowAllFiles=true")
+	data := lineitem(50000)
+	driver.RegisterReaderHandler("li", func() io.Reader { return bytes.NewReader(data) })
+	rows := 0
+	for b.Loop() {
+		exec(b, db, "DROP TABLE IF EXISTS li")
+		exec(b, db, lineitemTable)
+		exec(b, db, "LOAD DATA LOCAL INFILE 'Reader::li' INTO TABLE li FIELDS TERMINATED BY '|'")
+		rows += 50000
+	}
+	b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
 }

@@ -21,17 +21,27 @@ import (
 // The front end's own leaves doubled quotes doubled and reads empty numbers as NULL.
 func installLoadData(e *sqle.Engine, m *Metrics) {
 	b := e.Analyzer.ExecBuilder
-	b.PriorityBuilder = loadBuilder{next: b.PriorityBuilder, metrics: m}
+	b.PriorityBuilder = loadBuilder{next: b.PriorityBuilder, all: b, metrics: m}
 }
 
 type loadBuilder struct {
 	next    sql.NodeExecBuilder // nil: none
+	all     sql.NodeExecBuilder // for children
 	metrics *Metrics
 }
 
 func (b loadBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIter, error) {
-	if ld, ok := n.(*plan.LoadData); ok {
-		return newLoadIter(ctx, ld, b.metrics)
+	switch n := n.(type) {
+	case *plan.LoadData:
+		return newLoadIter(ctx, n, b.metrics)
+	case *plan.InsertInto:
+		if loadsPlainTable(n) {
+			rows, err := b.all.Build(ctx, n.Source, row)
+			if err != nil {
+				return nil, err
+			}
+			return newLoadInsert(ctx, n, rows)
+		}
 	}
 	if b.next != nil {
 		return b.next.Build(ctx, n, row)
@@ -222,7 +232,7 @@ func (it *loadIter) Next(ctx *sql.Context) (sql.Row, error) {
 	}
 	more, truncated := it.fields.nextLine()
 	if truncated && it.line > it.ld.IgnoreNum {
-		ctx.Warn(1262, "Row %d was truncated; it contained more data than there were input columns", it.line-it.ld.IgnoreNum)
+		warn(ctx, mysql.NewSQLError(1262, "01000", "Row %d was truncated; it contained more data than there were input columns", it.line-it.ld.IgnoreNum))
 	}
 	if !more {
 		if it.fields.err != nil {
@@ -282,7 +292,7 @@ func (it *loadIter) row(ctx *sql.Context) (sql.Row, error) {
 		row[c.at] = string(b)
 	}
 	if short {
-		ctx.Warn(1261, "Row %d doesn't contain data for all columns", it.line-it.ld.IgnoreNum)
+		warn(ctx, mysql.NewSQLError(1261, "01000", "Row %d doesn't contain data for all columns", it.line-it.ld.IgnoreNum))
 	}
 	for i := range it.columns {
 		c := &it.columns[i]

@@ -184,7 +184,7 @@ func lineitem(rows int) []byte {
 	var b bytes.Buffer
 	for i := range rows {
 		fmt.Fprintf(&b, "%d|%d|%d|%d|%d|%d.%02d|0.0%d|0.0%d|N|O|1996-%02d-%02d|1996-02-12|1996-03-22|DELIVER IN PERSON|TRUCK|egular courts above the %d\n",
-			i/4+1, 155190+i, 7706, i%7+1, i%50+1, 21168+i%100000, i%100, i%10, i%9, i%12+1, i%28+1, i)
+			i/7+1, 155190+i, 7706, i%7+1, i%50+1, 21168+i%100000, i%100, i%10, i%9, i%12+1, i%28+1, i)
 	}
 	return b.Bytes()
 }
@@ -209,18 +209,24 @@ func BenchmarkFieldReader(b *testing.B) {
 	b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
 }
 
-func BenchmarkLoadDataLocal(b *testing.B) {
-	s := testServer(b, nil)
-	db := open(b, s, "allowAllFiles=true")
-	data := lineitem(50000)
-	driver.RegisterReaderHandler("li", func() io.Reader { return bytes.NewReader(data) })
-	rows := 0
-	for b.Loop() {
-		exec(b, db, "DROP TABLE IF EXISTS li")
-		exec(b, db, `CREATE TABLE li (l_orderkey BIGINT, l_partkey BIGINT, l_suppkey BIGINT, l_linenumber INT, l_quantity DECIMAL(15,2), l_extendedprice DECIMAL(15,2), l_discount DECIMAL(15,2), l_tax DECIMAL(15,2),
-			l_returnflag CHAR(1), l_linestatus CHAR(1), l_shipdate DATE, l_commitdate DATE, l_receiptdate DATE, l_shipinstruct CHAR(25), l_shipmode CHAR(10), l_comment VARCHAR(44))`)
-		exec(b, db, "LOAD DATA LOCAL INFILE 'Reader::li' INTO TABLE li FIELDS TERMINATED BY '|'")
-		rows += 50000
-	}
-	b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
+const lineitemTable = `CREATE TABLE li (l_orderkey BIGINT, l_partkey BIGINT, l_suppkey BIGINT, l_linenumber INT, l_quantity DECIMAL(15,2), l_extendedprice DECIMAL(15,2), l_discount DECIMAL(15,2), l_tax DECIMAL(15,2),
+	l_returnflag CHAR(1), l_linestatus CHAR(1), l_shipdate DATE, l_commitdate DATE, l_receiptdate DATE, l_shipinstruct CHAR(25), l_shipmode CHAR(10), l_comment VARCHAR(44), PRIMARY KEY (l_orderkey, l_linenumber))`
+
+// LOCAL is IGNORE: a bad value becomes the closest good one with a warning, a duplicate is skipped.
+func TestLoadDataWarnings(t *testing.T) {
+	s := testServer(t, nil)
+	db := open(t, s, "allowAllFiles=true")
+	db.SetMaxOpenConns(1)
+	exec(t, db, "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(3) NOT NULL, n TINYINT, d DATE, x DECIMAL(4,1))")
+	driver.RegisterReaderHandler("f", func() io.Reader {
+		return strings.NewReader("1|été|300|2024-01-01|1.25\n2|longer|abc|nodate|12345\n2|dup|1|2024-01-01|1\n3|\\N||\\N|\n4\n5|a|1|2024-01-01|1|more\n")
+	})
+	r := exec(t, db, "LOAD DATA LOCAL INFILE 'Reader::f' INTO TABLE t FIELDS TERMINATED BY '|'")
+	n, _ := r.RowsAffected()
+	require.EqualValues(t, 5, n)
+	require.Equal(t, "5", table(t, db, "SELECT ROW_COUNT()"))
+	require.Equal(t, "1\tété\t127\t2024-01-01\t1.3\n2\tlon\t0\t0000-00-00\t999.9\n3\t\t0\t\\N\t0.0\n4\t\t\\N\t\\N\t\\N\n5\ta\t1\t2024-01-01\t1.0", table(t, db, "SELECT * FROM t ORDER BY id"))
+	driver.RegisterReaderHandler("f", func() io.Reader { return strings.NewReader("6|longer\n1|x\n") })
+	exec(t, db, "LOAD DATA LOCAL INFILE 'Reader::f' INTO TABLE t FIELDS TERMINATED BY '|' (id, v)")
+	require.Equal(t, "Warning\t1062\tDuplicate entry '1' for key 'PRIMARY'\nWarning\t1265\tData truncated for column 'v' at row 1", table(t, db, "SHOW WARNINGS"))
 }

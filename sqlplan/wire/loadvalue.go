@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cockroachdb/apd/v3"
 	"github.com/dolthub/go-mysql-server/sql"
 	querypb "github.com/dolthub/vitess/go/vt/proto/query"
 )
@@ -57,6 +58,13 @@ func exactConverter(t sql.Type) func([]byte) (any, bool) {
 			f, err := strconv.ParseFloat(string(b), 64)
 			return f, err == nil
 		}
+	case querypb.Type_DECIMAL:
+		d, ok := t.(sql.DecimalType)
+		if !ok {
+			return nil
+		}
+		precision, scale := int(d.Precision()), int(d.Scale())
+		return func(b []byte) (any, bool) { return parseDecimal(b, precision, scale) }
 	case querypb.Type_DATE:
 		return func(b []byte) (any, bool) {
 			if len(b) != 10 {
@@ -104,6 +112,40 @@ func parseInt(b []byte, low, high int64) (int64, bool) {
 		n = -n
 	}
 	return n, n >= low && n <= high
+}
+
+// parseDecimal reads a number whose digits all fit the column.
+func parseDecimal(b []byte, precision, scale int) (any, bool) {
+	neg := len(b) > 0 && b[0] == '-'
+	if neg {
+		b = b[1:]
+	}
+	var n int64
+	whole, frac, point := 0, 0, false
+	for _, c := range b {
+		switch {
+		case c == '.' && !point:
+			point = true
+			continue
+		case c < '0' || c > '9':
+			return nil, false
+		case point:
+			frac++
+		case n != 0 || c != '0':
+			whole++
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if len(b) == 0 || (point && len(b) == 1) || frac > scale || whole > precision-scale || whole+scale > 18 {
+		return nil, false
+	}
+	for ; frac < scale; frac++ {
+		n *= 10
+	}
+	if neg {
+		n = -n
+	}
+	return apd.New(n, int32(-scale)), true
 }
 
 // number reads a fixed run of digits; -1: something else is in it.

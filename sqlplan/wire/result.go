@@ -38,7 +38,8 @@ func (h *handler) answer(ctx *sql.Context, c *mysql.Conn, st *statement, schema 
 		return nil
 	}
 
-	if types.IsOkResultSchema(schema) || schema == nil {
+	ld, loads := st.ast.(*sqlparser.Load)
+	if types.IsOkResultSchema(schema) || schema == nil || loads {
 		r := &sqltypes.Result{}
 		for {
 			row, err := iter.Next(ctx)
@@ -55,7 +56,7 @@ func (h *handler) answer(ctx *sql.Context, c *mysql.Conn, st *statement, schema 
 		if err := done(); err != nil {
 			return err
 		}
-		if ld, ok := st.ast.(*sqlparser.Load); ok && r.Info == "" {
+		if loads && r.Info == "" {
 			r.Info = loadInfo(st.load.records, int64(r.RowsAffected), ld.IgnoreOrReplace == sqlparser.ReplaceStr, ctx.WarningCount())
 		}
 		return st.send(r, st.more)
