@@ -329,9 +329,8 @@ func (t *Table) swap(next *coldState, a *adoption, own func(*pebble.Batch) error
 		c.fail(fmt.Errorf("sync index: %w", err))
 		return err
 	}
-	if seq > 0 {
-		c.advance(seq)
-	}
+	// Also up to the cut of an instant of ours: a transaction that begins now must not be older than what the index forgot with it.
+	c.advance(max(seq, next.flushed))
 	return nil
 }
 

@@ -66,15 +66,14 @@ func (c *Catalog) AlterTable(ctx context.Context, t *Table, spec TableSpec, colu
 			return out, nil
 		}
 	}
-	// After a rewrite no file and no buffered row has an older schema.
-	r.Def.Schemas = r.Def.Schemas[len(r.Def.Schemas)-1:]
-	r.Def.AutoNext = t.record.Def.AutoNext
-	if d, err = c.compile(&r, p); err != nil {
-		return err
+	// Files and journal keep the past in its own columns. What cannot be read with the new ones is given up.
+	breaks := old.spec.PerPartition != spec.PerPartition || old.merge != d.merge || old.spec.OrderingField != spec.OrderingField
+	for i, dec := range d.decoders {
+		breaks = breaks || dec == nil && d.schemas[i] != nil
 	}
 	t.slices.Lock()
 	defer t.slices.Unlock()
-	return t.rewrite(ctx, d, &r, func(yield func(key, part string, row storage.Row) error) error {
+	return t.rewrite(ctx, d, &r, breaks, func(yield func(key, part string, row storage.Row) error) error {
 		tx, err := c.Begin(ctx)
 		if err != nil {
 			return err
@@ -241,7 +240,7 @@ func (c *Catalog) TruncateTable(ctx context.Context, t *Table) (rows int64, err 
 	r := t.record
 	c.commitMu.Unlock()
 	r.Def.AutoNext = 0
-	err = t.rewrite(ctx, d, &r, func(func(key, part string, row storage.Row) error) error { return nil })
+	err = t.rewrite(ctx, d, &r, false, func(func(key, part string, row storage.Row) error) error { return nil })
 	if err != nil {
 		return 0, err
 	}
@@ -252,8 +251,8 @@ func (c *Catalog) TruncateTable(ctx context.Context, t *Table) (rows int64, err 
 }
 
 // rewrite replaces all rows by one replacecommit under another definition; called with the ddl and slice locks held. The past stays: it
-// reads the file groups that the replacecommit hides.
-func (t *Table) rewrite(ctx context.Context, d *tableDef, r *tableRecord, rows func(yield func(key, part string, row storage.Row) error) error) error {
+// reads the file groups that the replacecommit hides; with breaks it cannot be read any more.
+func (t *Table) rewrite(ctx context.Context, d *tableDef, r *tableRecord, breaks bool, rows func(yield func(key, part string, row storage.Row) error) error) error {
 	c := t.c
 	old := t.def.Load()
 	if err := c.flushLocked(ctx, "the table is rewritten", []*Table{t}); err != nil {
@@ -263,8 +262,17 @@ func (t *Table) rewrite(ctx context.Context, d *tableDef, r *tableRecord, rows f
 		return err
 	}
 	cold := c.cold(t.id)
+	giveUp := func(at index.Seq) {
+		for i := range r.Def.Schemas[:len(r.Def.Schemas)-1] {
+			r.Def.Schemas[i], d.schemas[i], d.decoders[i] = "", nil, nil
+		}
+		r.Def.Past, d.past = at, at
+	}
 	if len(cold.newest()) == 0 && len(cold.tl.Instants) == 0 {
-		// Nothing was ever written: there is nothing to replace.
+		// Nothing stands in files: there is nothing to replace.
+		if breaks && t.lastSeq.Load() > 0 {
+			giveUp(c.clock.next())
+		}
 		c.commitMu.Lock()
 		t.record = *r
 		c.commitMu.Unlock()
@@ -274,6 +282,9 @@ func (t *Table) rewrite(ctx context.Context, d *tableDef, r *tableRecord, rows f
 		return c.applyDefinition(ctx, t, r)
 	}
 	at, cut := c.drawInstant(t)
+	if breaks {
+		giveUp(index.Seq(at.UnixMicro()))
+	}
 	f := &flush{t: t, d: d, cold: cold, at: at, instant: timeline.FormatTime(at.In(d.zone)), cut: cut}
 	f.intent = &intent{
 		Instant: f.instant, Action: timeline.ReplaceCommit, Cut: cut, Reason: "the table is rewritten", Bin: newID(), Replace: true, Record: r,

@@ -407,7 +407,7 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 	t.def.Store(d)
 	t.rows.Store(r.Rows)
 	t.forgotten.Store(uint64(r.Dropped))
-	t.lastSeq.Store(uint64(r.Flushed))
+	t.lastSeq.Store(uint64(max(r.Flushed, r.Last)))
 	t.auto.saved = r.Def.AutoNext
 	if v, closer, err := c.db.Get(idKey(prefixAuto, r.ID)); err == nil {
 		n, _ := binary.Uvarint(v)
@@ -456,7 +456,10 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 	if at, err := timeline.ParseTime(tl.Newest(), d.zone); err == nil {
 		c.clock.raise(index.Seq(at.UnixMicro()))
 	}
-	c.clock.raise(max(r.Flushed, r.Created))
+	c.clock.raise(max(r.Flushed, r.Created, r.Dropped, r.Last))
+	if t.intent != nil {
+		c.clock.raise(t.intent.Cut)
+	}
 	if t.intent == nil {
 		if err := t.catchUp(ctx, r, tl); err != nil {
 			return nil, fmt.Errorf("table %s: %w", d, err)
@@ -627,7 +630,6 @@ func (c *Catalog) setCold(id index.TableID, s *coldState) {
 
 // advance moves the durable mark: everything up to seq is synced, since batches are synced in order.
 func (c *Catalog) advance(seq index.Seq) {
-	c.metrics.CommitsTotal.Add(1)
 	for {
 		old := c.durable.Load()
 		if old >= uint64(seq) || c.durable.CompareAndSwap(old, uint64(seq)) {

@@ -46,6 +46,24 @@ func (s *coldState) cutAt(bound storage.InstantTime) index.Seq {
 	return s.own[n-1].cut
 }
 
+// foreignSince gives the instants of other engines at or below bound that came after the last instant of ours there.
+func (s *coldState) foreignSince(bound storage.InstantTime) map[storage.InstantTime]bool {
+	var last storage.InstantTime
+	if n := sort.Search(len(s.own), func(i int) bool { return s.own[i].time > bound }); n > 0 {
+		last = s.own[n-1].time
+	}
+	out := map[storage.InstantTime]bool{}
+	for _, in := range slices.Backward(s.tl.Completed()) {
+		if in.Time <= last {
+			break
+		}
+		if in.Time <= bound {
+			out[in.Time] = true
+		}
+	}
+	return out
+}
+
 // with gives the state after a new look at the timeline.
 func (s *coldState) with(tl *timeline.Timeline, view *timeline.View) *coldState {
 	return &coldState{tl: tl, view: view, own: s.own, flushed: s.flushed, trimmed: s.trimmed}

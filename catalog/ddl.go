@@ -205,6 +205,7 @@ func (c *Catalog) properties(r *tableRecord, spec *TableSpec) (timeline.Properti
 func (t *Table) saveRecord(b *pebble.Batch, cold *coldState) error {
 	r := &t.record
 	r.Rows, r.Flushed, r.Trimmed, r.Dropped = max(0, t.rows.Load()), cold.flushed, cold.trimmed, index.Seq(t.forgotten.Load())
+	r.Last = index.Seq(t.lastSeq.Load())
 	r.Low, r.Known = knownInstants(cold.tl)
 	v, err := json.Marshal(r)
 	if err != nil {

@@ -115,8 +115,8 @@ func (d *tableDef) scan(want *storage.Schema, counts func(storage.InstantTime) b
 }
 
 func (d *tableDef) decodeRow(version int, b []byte) (storage.Row, error) {
-	if version >= len(d.decoders) {
-		return nil, fmt.Errorf("table %s: journal row of schema version %d, the newest is %d", d, version, len(d.decoders)-1)
+	if version >= len(d.decoders) || d.decoders[version] == nil {
+		return nil, fmt.Errorf("table %s: journal row of schema version %d cannot be read by version %d", d, version, len(d.decoders)-1)
 	}
 	return d.decoders[version].Decode(b, nil)
 }
@@ -601,7 +601,7 @@ func (s *Snapshot) table(ctx context.Context, t *Table) (*txTable, storage.Insta
 		return nil, "", 0, fmt.Errorf("%w: table %s", ErrNotFound, d)
 	}
 	bound, seq, at := s.resolve(d)
-	earliest := seqTime(d.created)
+	earliest := seqTime(max(d.created, d.past))
 	if d.spec.Attached {
 		first := cold.tl.Start()
 		kept, err := timeline.EarliestRetained(ctx, s.c.store, d.dir, cold.tl)

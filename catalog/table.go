@@ -64,6 +64,7 @@ type tableDef struct {
 	spec           *TableSpec
 	version        uint64
 	created        index.Seq
+	past           index.Seq // nothing before it can be read with these columns
 
 	schemas  []*storage.Schema // by schema version; the last is the current one
 	decoders []*storage.RowDecoder
@@ -99,12 +100,13 @@ type tableRecord struct {
 	Flushed  index.Seq             `json:"flushed"`         // rows at or below stand in the table's files
 	Trimmed  index.Seq             `json:"trimmed,omitempty"`
 	Dropped  index.Seq             `json:"dropped,omitempty"`
+	Last     index.Seq             `json:"last,omitempty"` // last commit or adoption when the record was written
 	Def      definition            `json:"def"`
 }
 
 // definition is the part of a table's definition that also stands in its hoodie.properties (key lakesql.table).
 type definition struct {
-	Schemas       []string          `json:"schemas"` // Avro, by schema version
+	Schemas       []string          `json:"schemas"` // Avro, by schema version; "": one that nothing readable has any more
 	Key           []KeyColumn       `json:"key,omitempty"`
 	Partition     []string          `json:"partition,omitempty"`
 	HiveStyle     bool              `json:"hive_style"`
@@ -119,6 +121,7 @@ type definition struct {
 	AutoNext      uint64            `json:"auto_next,omitempty"`
 	Attached      bool              `json:"attached,omitempty"`
 	Created       index.Seq         `json:"created"`
+	Past          index.Seq         `json:"past,omitempty"` // what was before cannot be read with the present columns
 	SQL           json.RawMessage   `json:"sql,omitempty"` // opaque: the SQL definition, when it is JSON
 	SQLBytes      []byte            `json:"sql_bytes,omitempty"`
 }
@@ -151,6 +154,10 @@ func (d *definition) spec() (*TableSpec, []*storage.Schema, error) {
 	}
 	var all []*storage.Schema
 	for _, a := range d.Schemas {
+		if a == "" {
+			all = append(all, nil)
+			continue
+		}
 		s, err := storage.ParseAvro(a)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read table schema: %w", err)
@@ -184,6 +191,7 @@ func (s *TableSpec) define(old *definition, created index.Seq) *definition {
 		d.Schemas = slices.Clone(old.Schemas)
 		d.NextIndex = old.NextIndex
 		d.AutoNext = old.AutoNext
+		d.Past = old.Past
 	}
 	if n := len(d.Schemas); n == 0 || d.Schemas[n-1] != avro {
 		d.Schemas = append(d.Schemas, avro)
@@ -214,13 +222,18 @@ func (c *Catalog) compile(r *tableRecord, p timeline.Properties) (*tableDef, err
 	}
 	d := &tableDef{
 		database: r.Database, name: r.Name, dir: c.object(r.Dir), spec: spec, version: r.Version, created: r.Created,
-		schemas: schemas, ordering: -1, zone: time.UTC, merge: spec.Ordering,
+		schemas: schemas, ordering: -1, zone: time.UTC, merge: spec.Ordering, past: r.Def.Past,
 	}
 	cur := spec.Schema
-	for _, s := range schemas {
-		dec, err := storage.NewRowDecoder(s, cur)
-		if err != nil {
-			return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
+	for i, s := range schemas {
+		var dec *storage.RowDecoder
+		if s != nil {
+			if dec, err = storage.NewRowDecoder(s, cur); err != nil {
+				if i == len(schemas)-1 {
+					return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
+				}
+				dec = nil // AlterTable sees to it that no row of that version is read
+			}
 		}
 		d.decoders = append(d.decoders, dec)
 	}

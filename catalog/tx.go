@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -510,6 +511,9 @@ func (tx *Tx) Commit(ctx context.Context) error {
 		}
 	}
 	if err := tx.decide(ctx); err != nil {
+		if errors.Is(err, ErrConflict) {
+			tx.c.metrics.ConflictsTotal.Add(1)
+		}
 		return err
 	}
 	if tx.Instant {
@@ -721,6 +725,7 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 	}
 	b.Close()
 	c.advance(seq)
+	c.metrics.CommitsTotal.Add(1)
 	for i := range changes {
 		ch := &changes[i]
 		switch {

@@ -228,6 +228,10 @@ type RecentIter struct{ it *pebble.Iterator }
 
 // Recents opens a walk over the recent entries of keys within bounds.
 func (x *RecordIndex) Recents(r pebble.Reader, t TableID, b Bounds) (*RecentIter, error) {
+	if n := len(b.High); n > 0 && b.High[n-1] == 0xff {
+		// The inverted sequence behind a key begins with ff too: the bound has to lie above every entry of the key.
+		b.High = append(b.High[:n:n], 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
+	}
 	it, err := r.NewIter(iterOptions(prefixRecent, t, nil, b))
 	if err != nil {
 		return nil, err
