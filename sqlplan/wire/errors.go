@@ -418,6 +418,10 @@ func mysqlError(first func(error) error, err error) *mysql.SQLError {
 }
 
 func syntaxError(err error) error {
+	var known *mysql.SQLError
+	if errors.As(err, &known) {
+		return known
+	}
 	return mysql.NewSQLError(mysql.ERParseError, "42000", "You have an error in your SQL syntax: %s", cleanText(err))
 }
 

@@ -142,6 +142,7 @@ type conn struct {
 	lastSeq atomic.Uint32                  // sequence number of the last packet written
 	swallow atomic.Bool                    // an error packet has ended the answer: drop what the layer above still writes
 	reset   atomic.Bool                    // the next OK packet answers COM_RESET_CONNECTION
+	info    atomic.Bool                    // the next OK packet has an info text
 	failed  atomic.Pointer[mysql.SQLError] // why the statement of a cursor failed
 
 	greeted      bool          // the client's first packet is read
@@ -193,6 +194,10 @@ func (c *conn) mend(b []byte) []byte {
 		b = bytes.Clone(b)
 		// header 4, OK 1, affected rows 1, insert id 1, then the flags
 		binary.LittleEndian.PutUint16(b[7:], uint16(mysql.ServerStatusAutocommit))
+	case b[4] == mysql.OKPacket && c.info.Load():
+		c.info.Store(false)
+		b = bytes.Clone(b)
+		fixInfo(b[4:])
 	case b[4] == mysql.ErrPacket && size > 9:
 		c.reset.Store(false)
 		text, own := strings.CutPrefix(string(b[13:]), "unknown error: ")
@@ -311,4 +316,46 @@ func errorPacket(seq byte, e *mysql.SQLError) []byte {
 	b = append(b, '#')
 	b = append(b, (e.State + "00000")[:5]...)
 	return append(b, msg...)
+}
+
+// fixInfo puts the length of an OK packet's info text where the protocol layer
+// writes '#': strict clients call that packet malformed.
+func fixInfo(p []byte) {
+	at := 1
+	for range 2 { // affected rows, insert id
+		if at >= len(p) {
+			return
+		}
+		switch p[at] {
+		case 0xfc:
+			at += 3
+		case 0xfd:
+			at += 4
+		case 0xfe:
+			at += 9
+		default:
+			at++
+		}
+	}
+	at += 4 // status, warnings
+	if n := len(p) - at - 1; n > 0 && n < 251 && p[at] == '#' {
+		p[at] = byte(n)
+	}
+}
+
+// sendInfo sends an OK whose packet has an info text, alone in its write.
+func sendInfo(c *mysql.Conn, send func() error) error {
+	w, ok := c.Conn.(*conn)
+	if !ok {
+		return send()
+	}
+	if err := c.FlushBuffer(); err != nil {
+		return err
+	}
+	w.info.Store(true)
+	defer w.info.Store(false)
+	if err := send(); err != nil {
+		return err
+	}
+	return c.FlushBuffer()
 }

@@ -91,6 +91,9 @@ func (c *rawClient) result() (r rawResult) {
 		return failure(p)
 	case 0:
 		r.status, r.warnings = binary.LittleEndian.Uint16(p[3:]), binary.LittleEndian.Uint16(p[5:])
+		if len(p) > 7 {
+			r.message = string(p[8 : 8+p[7]])
+		}
 		return r
 	}
 	r.columns = int(p[0])

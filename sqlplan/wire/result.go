@@ -59,6 +59,12 @@ func (h *handler) answer(ctx *sql.Context, c *mysql.Conn, st *statement, schema 
 		if loads && r.Info == "" {
 			r.Info = loadInfo(st.load.records, int64(r.RowsAffected), ld.IgnoreOrReplace == sqlparser.ReplaceStr, ctx.WarningCount())
 		}
+		if r.Info != "" {
+			if len(r.Info) > 250 {
+				r.Info = r.Info[:250]
+			}
+			return sendInfo(c, func() error { return st.send(r, st.more) })
+		}
 		return st.send(r, st.more)
 	}
 

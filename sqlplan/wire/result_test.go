@@ -211,3 +211,14 @@ func TestCounters(t *testing.T) {
 	require.NotEqual(t, before, table(t, conn, "SHOW SESSION STATUS LIKE 'Com_select'"))
 	require.Contains(t, table(t, conn, "SHOW PROCESSLIST"), "SHOW PROCESSLIST")
 }
+
+// An OK with an info text is whole for clients that check its length, also between other statements.
+func TestInfoText(t *testing.T) {
+	s := testServer(t, nil)
+	c := dialRaw(t, s)
+	r := c.query("PREPARE p FROM 'select ? + 1'")
+	require.Equal(t, "Statement prepared", r.message)
+	require.EqualValues(t, 2, r.status)
+	multi := open(t, s, "multiStatements=true")
+	exec(t, multi, "SELECT 1; PREPARE p FROM 'select 1'; EXECUTE p; DEALLOCATE PREPARE p")
+}
