@@ -36,6 +36,7 @@ func (t *ownTable) reload(ctx *sql.Context) error {
 		return err
 	}
 	*t.table = *n
+	sessionOf(ctx).stmt.altered = true
 	return nil
 }
 
@@ -83,14 +84,15 @@ func (t *ownTable) alterColumns(ctx *sql.Context, def *tableDefinition, from []i
 	}
 	old := t.def
 	spec := *old.spec
-	spec.Schema, err = tableSchema(pk.Schema)
+	files, oldFiles := kept(def, pk.Schema), kept(old.table, old.pk.Schema) // which VIRTUAL columns have a field
+	spec.Schema, err = tableSchema(files)
 	if err != nil {
 		return err
 	}
 	// A column that keeps its MySQL type keeps the type of its files: attached tables have types that MySQL has no name for.
 	renamed := map[string]string{}
 	for i, n := range from {
-		if n < 0 || pk.Schema[i].Virtual || old.pk.Schema[n].Virtual {
+		if n < 0 || files[i].Virtual || oldFiles[n].Virtual {
 			continue
 		}
 		was := old.spec.Schema.Fields[fieldIndex(old.spec.Schema, old.pk.Schema[n].Name)]
@@ -120,13 +122,22 @@ func (t *ownTable) alterColumns(ctx *sql.Context, def *tableDefinition, from []i
 	for i := range columns {
 		columns[i] = -1
 		n := pk.Schema.IndexOfColName(spec.Schema.Fields[i].Name)
-		if n >= 0 && from[n] >= 0 && !old.pk.Schema[from[n]].Virtual {
+		if n >= 0 && from[n] >= 0 && !oldFiles[from[n]].Virtual {
 			columns[i] = fieldIndex(old.spec.Schema, old.pk.Schema[from[n]].Name)
+		}
+	}
+	// A VIRTUAL column that an index begins to need gets its values in the files.
+	for i, n := range from {
+		if n >= 0 && pk.Schema[i].Virtual && !files[i].Virtual && oldFiles[n].Virtual && values[i] == nil {
+			if values == nil {
+				values = map[int]newValue{}
+			}
+			values[i] = func(_ *sql.Context, row sql.Row) (any, error) { return row[n], nil }
 		}
 	}
 	var convert func(storage.Row) (storage.Row, error)
 	if len(values) > 0 {
-		codec, err := newRowCodec(pk.Schema, spec.Schema)
+		codec, err := newRowCodec(files, spec.Schema)
 		if err != nil {
 			return mysqlError(err)
 		}
@@ -452,6 +463,12 @@ func (t *ownTable) CreateIndex(ctx *sql.Context, x sql.IndexDef) error {
 }
 
 func (t *ownTable) setIndexes(ctx *sql.Context, def *tableDefinition) error {
+	had, has := kept(t.def.table, t.def.pk.Schema), kept(def, t.def.pk.Schema)
+	for i := range has {
+		if has[i].Virtual != had[i].Virtual {
+			return t.alterColumns(ctx, def, identity(len(def.Columns)), nil)
+		}
+	}
 	specs, err := indexSpecs(t.def.pk.Schema, def.Indexes)
 	if err != nil {
 		return err
@@ -601,7 +618,7 @@ func (t *ownTable) GetNextAutoIncrementValue(ctx *sql.Context, given any) (uint6
 		}
 	}
 	v, err := t.t.NextAutoIncrement(ctx, 1)
-	return v, mysqlError(err)
+	return t.lastNumber(ctx, v), mysqlError(err)
 }
 
 func (t *ownTable) AutoIncrementSetter(ctx *sql.Context) sql.AutoIncrementSetter {

@@ -32,6 +32,7 @@ var (
 	_ sql.TableCreator            = (*database)(nil)
 	_ sql.IndexedTableCreator     = (*database)(nil)
 	_ sql.TableDropper            = (*database)(nil)
+	_ sql.SchemaValidator         = (*database)(nil)
 	_ sql.TableRenamer            = (*database)(nil)
 	_ sql.TemporaryTableCreator   = (*database)(nil)
 	_ sql.TemporaryTableDatabase  = (*database)(nil)

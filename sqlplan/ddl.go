@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/analyzer/analyzererrors"
+	"github.com/dolthub/go-mysql-server/sql/types"
 	"github.com/dolthub/vitess/go/mysql"
 
 	"github.com/lakesql/lakesql/catalog"
@@ -132,7 +134,7 @@ func newSpec(ctx *sql.Context, def *tableDefinition, db, name string) (*catalog.
 		return nil, err
 	}
 	spec := &catalog.TableSpec{MergeOnRead: true, HiveStyle: true}
-	if spec.Schema, err = tableSchema(pk.Schema); err != nil {
+	if spec.Schema, err = tableSchema(kept(def, pk.Schema)); err != nil {
 		return nil, err
 	}
 	if err := fillSpec(spec, def, pk); err != nil {
@@ -156,4 +158,44 @@ func fillSpec(spec *catalog.TableSpec, def *tableDefinition, pk sql.PrimaryKeySc
 	}
 	spec.Definition, err = def.encode()
 	return err
+}
+
+// rowBytesMax is MySQL's limit of a row, without what lies outside of it (TEXT, BLOB, JSON).
+const rowBytesMax = 65535
+
+// ValidateSchema refuses a table whose rows MySQL would find too long.
+func (d *database) ValidateSchema(sch sql.Schema) error {
+	var n uint64
+	for _, c := range sch {
+		switch t := c.Type.(type) {
+		case sql.StringType:
+			if types.IsTextBlob(t) {
+				n += textPointerBytes
+				continue
+			}
+			n += uint64(t.MaxByteLength())
+			if types.IsTextOnly(t) || types.IsBinaryType(t) {
+				n += lengthBytes(t.MaxByteLength())
+			}
+		case types.JsonType:
+			n += textPointerBytes
+		default:
+			n += 8
+		}
+	}
+	if n > rowBytesMax {
+		return analyzererrors.ErrInvalidRowLength.New(rowBytesMax, n)
+	}
+	return nil
+}
+
+// textPointerBytes is what a value that lies outside of the row takes in it.
+const textPointerBytes = 12
+
+// lengthBytes is what MySQL needs to write the length of a string.
+func lengthBytes(max int64) uint64 {
+	if max > 255 {
+		return 2
+	}
+	return 1
 }

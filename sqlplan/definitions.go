@@ -59,7 +59,7 @@ func newDefinition(ctx *sql.Context, t *catalog.Table) (*definition, error) {
 	if d.collation, err = d.table.collation(); err != nil {
 		return nil, err
 	}
-	if d.codec, err = newRowCodec(d.pk.Schema, d.spec.Schema); err != nil {
+	if d.codec, err = newRowCodec(kept(d.table, d.pk.Schema), d.spec.Schema); err != nil {
 		return nil, err
 	}
 	if d.spec.Ordering == storage.EventTime {
@@ -110,9 +110,6 @@ func keyColumns(sch sql.Schema, parts []keyPart) ([]catalog.KeyColumn, error) {
 		if !ok {
 			return nil, errKeyType(sch[n])
 		}
-		if sch[n].Virtual {
-			return nil, errVirtualKey(sch[n])
-		}
 		out[i] = catalog.KeyColumn{Column: sch[n].Name, Collation: collation, Prefix: p.Prefix}
 	}
 	return out, nil
@@ -129,6 +126,29 @@ func indexSpecs(sch sql.Schema, list []indexDefinition) ([]catalog.IndexSpec, er
 		out[i] = catalog.IndexSpec{Name: x.Name, Columns: cols, Unique: x.Unique}
 	}
 	return out, nil
+}
+
+// kept gives the schema with the VIRTUAL columns that an index needs as if they were STORED: the files keep them, so that the
+// index can be built from the files.
+func kept(def *tableDefinition, sch sql.Schema) sql.Schema {
+	if !sch.HasVirtualColumns() {
+		return sch
+	}
+	out := slices.Clone(sch)
+	keep := func(parts []keyPart) {
+		for _, p := range parts {
+			if n := def.columnNumber(p.Column); n >= 0 && out[n].Virtual {
+				c := *out[n]
+				c.Virtual = false
+				out[n] = &c
+			}
+		}
+	}
+	keep(def.PrimaryKey)
+	for _, x := range def.Indexes {
+		keep(x.Columns)
+	}
+	return out
 }
 
 // tableSchema gives the table schema of the files: a field for each column that is kept.

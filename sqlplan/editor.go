@@ -27,6 +27,7 @@ type editor struct {
 
 	// REPLACE over event times: the row that goes when the next one comes.
 	replaced sql.Row
+	checks   *rowChecks // of a table with VIRTUAL columns
 }
 
 var (
@@ -71,6 +72,11 @@ func (e *editor) begin(ctx *sql.Context) error {
 	if err != nil {
 		e.err = err
 		return err
+	}
+	t := e.table
+	if e.checks, e.err = newRowChecks(ctx, t.db.name, t.Name(), t.def.pk.Schema, t.def.table.Checks); e.err != nil {
+		e.err = mysqlError(e.err)
+		return e.err
 	}
 	e.began, e.tx, e.mark = true, tx, tx.Mark()
 	ed := s.stmt.edits[e.table.t]
@@ -151,6 +157,9 @@ func (e *editor) Insert(ctx *sql.Context, row sql.Row) error {
 	if err := e.begin(ctx); err != nil {
 		return err
 	}
+	if err := e.checks.check(ctx, row); err != nil {
+		return mysqlError(err)
+	}
 	dst, err := e.encode(row)
 	if err != nil {
 		return mysqlError(err)
@@ -194,6 +203,9 @@ func (e *editor) Update(ctx *sql.Context, old, row sql.Row) error {
 	}
 	if sameRow(from, to) {
 		return nil
+	}
+	if err := e.checks.check(ctx, row); err != nil {
+		return mysqlError(err)
 	}
 	err = e.tx.Update(ctx, e.table.t, from, to)
 	var late *catalog.LateError

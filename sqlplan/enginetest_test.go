@@ -84,7 +84,8 @@ func (h *harness) NewContext() *sql.Context {
 	if h.session == nil {
 		h.session = h.newSession()
 	}
-	return h.engine.NewContext(context.Background(), sql.WithSession(h.session))
+	// Not the engine's: the suite sets the clock of the front end's contexts.
+	return sql.NewContext(context.Background(), sql.WithSession(h.session))
 }
 
 func (h *harness) NewSession() *sql.Context {
@@ -93,6 +94,11 @@ func (h *harness) NewSession() *sql.Context {
 }
 
 func (h *harness) NewContextWithClient(client sql.Client) *sql.Context {
+	if h.engine == nil { // the suite makes contexts before it makes an engine
+		if _, err := h.NewEngine(h.t); err != nil {
+			h.t.Fatal(err)
+		}
+	}
 	s := h.engine.newSession(sql.NewBaseSessionWithClientServer("address", client, 1))
 	return h.engine.NewContext(context.Background(), sql.WithSession(s))
 }

@@ -107,6 +107,9 @@ func (t *ownTable) AddForeignKey(ctx *sql.Context, f sql.ForeignKeyConstraint) e
 	if t.temporary {
 		return sql.ErrTemporaryTablesForeignKeySupport.New()
 	}
+	if f.OnUpdate == sql.ForeignKeyReferentialAction_SetDefault || f.OnDelete == sql.ForeignKeyReferentialAction_SetDefault {
+		return sql.ErrForeignKeySetDefault.New()
+	}
 	taken, err := t.foreignKeyNamed(ctx, f.Name)
 	if err != nil {
 		return err

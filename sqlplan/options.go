@@ -31,11 +31,6 @@ func errKeyType(c *sql.Column) error {
 	return mysql.NewSQLError(mysql.ERNotSupportedYet, stateNotSupported, "Column '%s' of type %s cannot stand in a key", c.Name, c.Type)
 }
 
-func errVirtualKey(c *sql.Column) error {
-	return mysql.NewSQLError(mysql.ERNotSupportedYet, stateNotSupported,
-		"This version of lakesql doesn't yet support keys on VIRTUAL columns ('%s'); make it STORED", c.Name)
-}
-
 func errReservedColumn(name string) error {
 	return mysql.NewSQLError(erWrongColumnName, "42000", "Incorrect column name '%s': it is one of the meta columns that every table has", name)
 }

@@ -36,6 +36,15 @@ func (t *table) PartitionRows(ctx *sql.Context, p sql.Partition) (sql.RowIter, e
 }
 
 func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
+	// An ALTER TABLE of several parts reads the table under its newest definition (to check a new constraint, for one)
+	// through the object that was there before its first part.
+	if s := sessionOf(ctx); s.stmt.altered && t.old == nil && t.projection == nil && t.def.version != t.t.Version() {
+		n, err := newTable(ctx, t.db, t.catalog, t.t, t.temporary)
+		if err != nil {
+			return nil, err
+		}
+		t = n
+	}
 	// Key columns that the lookup compares are read even if nobody asked for them.
 	schema, columns := t.schema, t.columns
 	if l != nil {
@@ -48,12 +57,12 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 			continue
 		}
 		names = append(names, name)
-		if schema[i].Name != name {
+		if schema[i].Name != name || schema[i].Virtual {
 			if &inFile[0] == &schema[0] {
 				inFile = slices.Clone(schema)
 			}
 			c := *schema[i]
-			c.Name = name
+			c.Name, c.Virtual = name, false
 			inFile[i] = &c
 		}
 	}
@@ -168,5 +177,5 @@ func (l *lookup) extend(t *table) (sql.Schema, []string) {
 		return t.schema, t.columns
 	}
 	sch := slices.Concat(t.schema, l.extra)
-	return sch, fileColumns(sch)
+	return sch, t.fileColumns(sch)
 }

@@ -31,6 +31,7 @@ type statement struct {
 	snapshots map[catalog.AsOf]*catalog.Snapshot
 	meta      bool            // it names meta columns, so tables offer them
 	truncates map[string]bool // tables that TRUNCATE TABLE names, in lower case
+	altered   bool            // it changed the definition of a table that it may go on to read
 	late      uint64          // rows that an event-time table ignored
 }
 
@@ -110,23 +111,15 @@ func (s *Session) txOf(ctx *sql.Context, c *catalog.Catalog) (*catalog.Tx, error
 	return tx, nil
 }
 
-// StartTransaction begins a transaction; the front end calls it before it binds a statement outside of one.
+// StartTransaction begins a transaction; the front end calls it before it binds a statement outside of one. The statements
+// of a procedure are outside of one by the front end's account, but they belong to what CALL belongs to.
 func (s *Session) StartTransaction(ctx *sql.Context, c sql.TransactionCharacteristic) (sql.Transaction, error) {
-	if s.tx != nil {
-		s.tx.rollback()
+	if s.tx != nil && !s.tx.done {
+		return s.tx, nil
 	}
 	s.closeSnapshots()
-	s.stmt.edits = nil
 	s.tx = &transaction{readOnly: c == sql.ReadOnly}
 	return s.tx, nil
-}
-
-// SetTransaction is how the front end drops a transaction after an error: what was not committed is undone.
-func (s *Session) SetTransaction(tx sql.Transaction) {
-	if tx == nil {
-		s.release()
-	}
-	s.BaseSession.SetTransaction(tx)
 }
 
 // release undoes what is not committed.
@@ -148,7 +141,13 @@ func (t *transaction) rollback() {
 // CommitTransaction makes the session's changes durable. Temporary tables are committed after the warehouse: they are
 // the session's own, so nothing can refuse them.
 func (s *Session) CommitTransaction(ctx *sql.Context, _ sql.Transaction) error {
-	return mysqlError(s.commit(ctx))
+	err := mysqlError(s.commit(ctx))
+	if err != nil {
+		// The transaction is over, whatever the front end thinks, and autocommit is in force again.
+		s.SetTransaction(nil)
+		s.SetIgnoreAutoCommit(false)
+	}
+	return err
 }
 
 func (s *Session) commit(ctx *sql.Context) error {
@@ -242,11 +241,11 @@ func (s *Session) ReleaseSavepoint(ctx *sql.Context, _ sql.Transaction, name str
 // commitBeforeDDL commits what is open, as MySQL does before a statement that changes definitions.
 func (s *Session) commitBeforeDDL(ctx *sql.Context) error {
 	t := s.tx
-	meta, truncates := s.stmt.meta, s.stmt.truncates
+	old := s.stmt
 	if err := s.commit(ctx); err != nil {
 		return mysqlError(err)
 	}
-	s.stmt.meta, s.stmt.truncates = meta, truncates
+	s.stmt.meta, s.stmt.truncates, s.stmt.altered = old.meta, old.truncates, old.altered
 	if t != nil {
 		s.tx = &transaction{readOnly: t.readOnly}
 	}
@@ -255,11 +254,17 @@ func (s *Session) commitBeforeDDL(ctx *sql.Context) error {
 
 // CommandBegin, CommandEnd and SessionEnd are called by the wire server and the driver around each command.
 func (s *Session) CommandBegin() error {
-	s.endStatement()
+	s.CommandEnd()
 	return nil
 }
 
-func (s *Session) CommandEnd() { s.endStatement() }
+// CommandEnd undoes what the front end dropped without a commit, which it does after an error.
+func (s *Session) CommandEnd() {
+	if s.GetTransaction() == nil {
+		s.release()
+	}
+	s.endStatement()
+}
 
 func (s *Session) SessionEnd() {
 	s.release()

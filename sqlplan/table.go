@@ -1,10 +1,13 @@
 package sqlplan
 
 import (
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/types"
+	"github.com/dolthub/vitess/go/sqltypes"
 
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/storage"
@@ -20,7 +23,7 @@ type table struct {
 
 	schema     sql.Schema // the columns it offers, in order
 	projection []string   // names as asked for; nil: all
-	columns    []string   // names in the table's files, "" for VIRTUAL columns
+	columns    []string   // names in the table's files, "" for VIRTUAL columns that are not kept
 	old        *catalog.Snapshot
 	optimized  bool // base files only
 	editing    bool // for checks of the running statement: its writes are seen
@@ -69,16 +72,16 @@ func newTable(ctx *sql.Context, db *database, c *catalog.Catalog, t *catalog.Tab
 			})
 		}
 	}
-	out.columns = fileColumns(out.schema)
+	out.columns = out.fileColumns(out.schema)
 	return out, nil
 }
 
-// fileColumns gives the names of columns in the table's files.
-func fileColumns(sch sql.Schema) []string {
+// fileColumns gives the names of columns in the table's files, "" for those that are not kept.
+func (t *table) fileColumns(sch sql.Schema) []string {
 	out := make([]string, len(sch))
 	for i, c := range sch {
 		switch {
-		case c.Virtual:
+		case c.Virtual && fieldIndex(t.def.spec.Schema, c.Name) < 0:
 		case isMeta(c.Name):
 			out[i] = c.Name[len(metaPrefix):]
 		default:
@@ -126,7 +129,7 @@ func (t *table) project(names []string) (*table, error) {
 	p := *t
 	if names == nil {
 		p.schema, p.projection = whole, nil
-		p.columns = fileColumns(p.schema)
+		p.columns = p.fileColumns(p.schema)
 		return &p, nil
 	}
 	p.projection = names
@@ -138,7 +141,7 @@ func (t *table) project(names []string) (*table, error) {
 		}
 		p.schema[i] = whole[k]
 	}
-	p.columns = fileColumns(p.schema)
+	p.columns = p.fileColumns(p.schema)
 	return &p, nil
 }
 
@@ -155,7 +158,32 @@ func (t *table) RowCount(ctx *sql.Context) (uint64, bool, error) {
 // PeekNextAutoIncrementValue gives the next AUTO_INCREMENT value and leaves it there.
 func (t *table) PeekNextAutoIncrementValue(ctx *sql.Context) (uint64, error) {
 	v, err := t.t.PeekAutoIncrement(ctx)
-	return v, mysqlError(err)
+	return t.lastNumber(ctx, v), mysqlError(err)
+}
+
+// lastNumber keeps an AUTO_INCREMENT value within its column's type: the largest one is given again and again, so that
+// further rows are duplicates, as in MySQL.
+func (t *table) lastNumber(ctx *sql.Context, v uint64) uint64 {
+	i := t.def.column(t.def.spec.AutoIncrement)
+	if i < 0 {
+		return v
+	}
+	typ, ok := t.def.pk.Schema[i].Type.(types.NumberTypeImpl_)
+	if !ok {
+		return v
+	}
+	var last uint64 = math.MaxInt64
+	switch typ.Type() {
+	case sqltypes.Uint64:
+		if last = math.MaxUint64; v == 0 {
+			return last
+		}
+	case sqltypes.Float32, sqltypes.Float64, sqltypes.Int64:
+	default:
+		_, hi := intLimits(typ)
+		last = uint64(hi)
+	}
+	return min(v, last)
 }
 
 func (t *table) GetChecks(ctx *sql.Context) ([]sql.CheckDefinition, error) {
