@@ -119,15 +119,26 @@ func (l *listener) Close() error {
 
 func (l *listener) Addr() net.Addr { return l.tcp.Addr() }
 
-// watchedListener hands out connections as *conn.
-type watchedListener struct{ net.Listener }
+// watchedListener hands out connections as *conn, as many as there may be.
+type watchedListener struct {
+	net.Listener
+	full func() bool
+}
 
 func (l watchedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if !l.full() {
+			return &conn{Conn: c}, nil
+		}
+		// Without an answer the client would report a broken connection.
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = c.Write(errorPacket(0, mysql.NewSQLError(1040, "08004", "Too many connections")))
+		c.Close()
 	}
-	return &conn{Conn: c}, nil
 }
 
 // conn follows the packets of one connection and mends answers that the

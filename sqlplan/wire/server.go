@@ -39,7 +39,7 @@ type Options struct {
 	DataDir  string // the data folder: secure_file_priv is "files" below it; default: server-side files are refused
 	Version  string // lakesql's own version; default "dev"
 
-	MaxConnections int           // default 500; later ones wait for a free place
+	MaxConnections int           // default 500; the value of max_connections at the start
 	Reruns         int           // how often a conflicting statement is run again; default 20
 	DrainTime      time.Duration // how long Shutdown waits before it cancels running statements; default 5s
 
@@ -163,12 +163,9 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 		nl = o.WrapListener(nl)
 	}
 	cfg := server.Config{
-		Listener:                  watchedListener{nl},
-		Address:                   s.l.Addr().String(),
-		Version:                   o.version(),
-		MaxConnections:            uint64(o.MaxConnections),
-		MaxWaitConnections:        uint32(o.MaxConnections),
-		MaxWaitConnectionsTimeout: 30 * time.Second,
+		Listener: watchedListener{nl, s.full},
+		Address:  s.l.Addr().String(),
+		Version:  o.version(),
 		// The watcher of the front end reads the socket of an open cursor together
 		// with the command loop and both hang; statement.go has its own.
 		DisableConnectionWatcher: true,
@@ -318,6 +315,17 @@ func (s *Server) cancelRunning() {
 	for _, cancel := range s.running {
 		cancel(errShutdown)
 	}
+}
+
+// full tells whether there are as many connections as max_connections allows.
+func (s *Server) full() bool {
+	limit := int64(s.o.MaxConnections)
+	if _, v, ok := sql.SystemVariables.GetGlobal("max_connections"); ok {
+		if n, ok := v.(int64); ok {
+			limit = n
+		}
+	}
+	return s.Metrics.ConnectionsOpen.Load() >= limit
 }
 
 // enter counts a running statement; it fails when the server stops.

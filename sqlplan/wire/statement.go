@@ -166,7 +166,12 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 					abandon(sqlCtx)
 				}
 			}
-			return inContext(st.ast, err)
+			err = inContext(st.ast, err)
+			if !again { // SHOW WARNINGS names the error too
+				e := mysqlError(h.s.o.MapError, err)
+				sqlCtx.Session.Warn(&sql.Warning{Level: "Error", Code: e.Num, Message: e.Message})
+			}
+			return err
 		}
 		failed = false
 		return nil

@@ -159,3 +159,29 @@ func TestSocketAndPassword(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	require.EqualValues(t, 1142, e.Number)
 }
+
+func TestTooManyConnections(t *testing.T) {
+	s := testServer(t, func(o *Options) { o.MaxConnections = 2 })
+	dialRaw(t, s)
+	db := open(t, s, "")
+	require.NoError(t, db.Ping())
+	var e *driver.MySQLError
+	require.ErrorAs(t, open(t, s, "").Ping(), &e)
+	require.EqualValues(t, 1040, e.Number)
+	exec(t, db, "SET GLOBAL max_connections = 100")
+	require.NoError(t, open(t, s, "").Ping())
+}
+
+func TestErrorsAreWarnings(t *testing.T) {
+	s := testServer(t, nil)
+	db := open(t, s, "")
+	db.SetMaxOpenConns(1)
+	_, err := db.Exec("SELECT * FROM missing")
+	require.Error(t, err)
+	require.Equal(t, "1", table(t, db, "SELECT @@error_count"))
+	_, err = db.Exec("SELECT * FROM missing")
+	require.Error(t, err)
+	require.Equal(t, "Error\t1146\tTable 'missing' doesn't exist", table(t, db, "SHOW WARNINGS"))
+	require.Equal(t, "1", table(t, db, "SELECT 1"))
+	require.Equal(t, "", table(t, db, "SHOW WARNINGS"))
+}
