@@ -32,7 +32,11 @@ func (h *handler) answer(ctx *sql.Context, c *mysql.Conn, st *statement, schema 
 	done := func() error {
 		open = false
 		if err := iter.Close(ctx); err != nil {
-			return interrupted(ctx, err)
+			// Closing ends the statement's context, so only the error tells an interruption.
+			if errors.Is(err, context.Canceled) {
+				return interrupted(ctx, err)
+			}
+			return err
 		}
 		setStatus(ctx, c)
 		return nil

@@ -159,7 +159,7 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		defer stop()
 		err = h.execute(sqlCtx, c, st, text)
 		if err != nil {
-			if cause := sql.UnwrapError(err); h.s.o.Retryable(cause) || isKind(sql.ErrLockDeadlock, cause) {
+			if h.conflict(err) {
 				again = own && !st.started && !st.touched && rerunnable(st.ast)
 				if !again {
 					// As with a deadlock in MySQL, the whole transaction is lost.
@@ -177,6 +177,16 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		return nil
 	})
 	return rest, again, err
+}
+
+// conflict tells whether a statement failed because another changed its rows.
+func (h *handler) conflict(err error) bool {
+	err = sql.UnwrapError(err)
+	var e *mysql.SQLError
+	if errors.As(err, &e) {
+		return e.Num == mysql.ERLockDeadlock
+	}
+	return h.s.o.Retryable(err) || isKind(sql.ErrLockDeadlock, err)
 }
 
 // rerunnable tells statements whose effect ends with their transaction.
