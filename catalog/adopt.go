@@ -171,6 +171,22 @@ func (t *Table) changes(ctx context.Context, cold *coldState, tl *timeline.Timel
 	return a, nil
 }
 
+// undone gives the table's files after an instant of ours was rolled back. The view is built anew, since the files that are gone may
+// stand in the one before.
+func (t *Table) undone(ctx context.Context, tl *timeline.Timeline) (*adoption, error) {
+	c := t.c
+	c.commitMu.Lock()
+	r := t.record
+	c.commitMu.Unlock()
+	if stale, err := t.stale(ctx, &r, tl); err != nil {
+		return nil, err
+	} else if stale {
+		return t.reindex(ctx, tl)
+	}
+	view, err := timeline.BuildView(ctx, c.store, t.def.Load().dir, tl)
+	return &adoption{view: view}, err
+}
+
 // reindex finds every location of the table anew.
 func (t *Table) reindex(ctx context.Context, tl *timeline.Timeline) (*adoption, error) {
 	view, err := timeline.BuildView(ctx, t.c.store, t.def.Load().dir, tl)

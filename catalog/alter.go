@@ -112,7 +112,7 @@ func (t *Table) followed(old, d *tableDef, columns []int) bool {
 		if from < 0 {
 			// An older schema may have had a column of that name: its values would come back.
 			for _, s := range old.schemas {
-				if s.Index(f.Name) >= 0 {
+				if s != nil && s.Index(f.Name) >= 0 {
 					return false
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"path"
 	"path/filepath"
 	"slices"
@@ -96,6 +97,7 @@ type Catalog struct {
 	failed   error        // guarded by commitMu: why no more can be written
 	hotBytes atomic.Int64 // bytes of buffered rows
 	durable  atomic.Uint64
+	disk     struct{ at, free atomic.Int64 } // when the disk was looked at, and what was left of it
 
 	keys    atomic.Uint64 // generated record keys of this run
 	session string        // part of generated keys that no other run has
@@ -146,6 +148,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 		databases: map[string]*database{}, byID: map[index.TableID]*Table{}, session: newID()[:12],
 	}
 	c.memory = o.FS != vfs.Default
+	c.disk.free.Store(math.MaxInt64)
 	c.colds.Store(&map[index.TableID]*coldState{})
 	root := c.fs.PathJoin(dir, warehouseFolder)
 	for _, p := range []string{root, c.fs.PathJoin(root, objectsFolder)} {
@@ -175,7 +178,7 @@ func (c *Catalog) openState(ctx context.Context) error {
 	cache := pebble.NewCache(c.o.CacheBytes / 2)
 	defer cache.Unref()
 	po := &pebble.Options{
-		FS: c.fs, Cache: cache, Logger: pebbleLog{c.log}, MemTableSize: 32 << 20, MemTableStopWritesThreshold: 4,
+		FS: c.fs, Cache: cache, Logger: pebbleLog{c.log}, MemTableSize: memTableBytes, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: 24, FormatMajorVersion: pebble.FormatNewest,
 	}
 	po.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
@@ -471,12 +474,24 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 
 // catchUp brings the index up to instants that were completed while the warehouse was closed.
 func (t *Table) catchUp(ctx context.Context, r *tableRecord, tl *timeline.Timeline) error {
+	stale, err := t.stale(ctx, r, tl)
+	if err != nil || !stale {
+		return err
+	}
+	a, err := t.reindex(ctx, tl)
+	if err != nil {
+		return err
+	}
+	return t.swap(t.c.cold(t.id).with(tl, a.view), a, nil)
+}
+
+// stale tells whether the timeline holds instants that the table's record does not know, or lacks some that it knows.
+func (t *Table) stale(ctx context.Context, r *tableRecord, tl *timeline.Timeline) (bool, error) {
 	c := t.c
 	known := map[storage.InstantTime]bool{}
 	for _, it := range r.Known {
 		known[it] = true
 	}
-	cold := c.cold(t.id)
 	stale := false
 	seen := map[storage.InstantTime]bool{}
 	for _, in := range tl.Completed() {
@@ -487,10 +502,10 @@ func (t *Table) catchUp(ctx context.Context, r *tableRecord, tl *timeline.Timeli
 		stale = true
 		m, err := timeline.ReadCommit(ctx, c.store, t.def.Load().dir, in)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if m.Extra[extraWarehouse] == c.id && !c.o.AcceptLostState {
-			return fmt.Errorf("%w: instant %s was written by this warehouse, and its state does not know it", ErrLostState, in.Time)
+			return false, fmt.Errorf("%w: instant %s was written by this warehouse, and its state does not know it", ErrLostState, in.Time)
 		}
 	}
 	for _, it := range r.Known { // an instant that vanished without being archived was undone
@@ -498,14 +513,7 @@ func (t *Table) catchUp(ctx context.Context, r *tableRecord, tl *timeline.Timeli
 			stale = true
 		}
 	}
-	if !stale {
-		return nil
-	}
-	a, err := t.reindex(ctx, tl)
-	if err != nil {
-		return err
-	}
-	return t.swap(cold.with(tl, a.view), a, nil)
+	return stale, nil
 }
 
 // loadJournal finds out which commits are not flushed.
@@ -647,13 +655,33 @@ func (c *Catalog) fail(err error) {
 	c.commitMu.Unlock()
 }
 
-// room refuses writes while the hot tier is at its limit.
-func (c *Catalog) room() error {
-	if c.hotBytes.Load() > c.o.HotBytesMax {
-		return ErrFull
+// room refuses writes of n more bytes while the hot tier is at its limit, or the disk nearly full: a journal that cannot be written
+// would end the process.
+func (c *Catalog) room(n int64) error {
+	if c.hotBytes.Load()+n > c.o.HotBytesMax {
+		return fmt.Errorf("%w: %d bytes wait for a flush, the limit is %d", ErrFull, c.hotBytes.Load(), c.o.HotBytesMax)
+	}
+	now := time.Now().UnixNano()
+	if at := c.disk.at.Load(); now-at > int64(diskCheck) && c.disk.at.CompareAndSwap(at, now) {
+		free := int64(math.MaxInt64)
+		if u, err := c.fs.GetDiskUsage(c.dir); err == nil { // what cannot be measured does not limit
+			free = int64(min(u.AvailBytes, math.MaxInt64))
+		}
+		c.disk.free.Store(free)
+	}
+	if free := c.disk.free.Load(); free-n < diskReserve {
+		return fmt.Errorf("%w: the disk of %s has %d MiB left", ErrFull, c.dir, free>>20)
 	}
 	return nil
 }
+
+const (
+	// The state folder needs this much of the disk for its own work.
+	diskReserve = 3 * memTableBytes
+	diskCheck   = 250 * time.Millisecond
+
+	memTableBytes = 32 << 20
+)
 
 // generateKey makes a record key for a row of a table without a key: no other run and no other row has it.
 func (c *Catalog) generateKey() string {

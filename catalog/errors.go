@@ -16,8 +16,8 @@ var (
 	ErrNotFound = errors.New("catalog: does not exist")
 	// ErrLostState: the state folder is missing or older than the tables, and they are not marked as cleanly stopped.
 	ErrLostState = errors.New("catalog: the state folder is missing or older than the tables")
-	// ErrFull: the hot tier is at its limit and cannot be flushed.
-	ErrFull = errors.New("catalog: the hot tier is full")
+	// ErrFull: the hot tier is at its limit and cannot be flushed, or the disk is.
+	ErrFull = errors.New("catalog: there is no room for more rows")
 	// ErrReadOnly: the table can be read but not written here; the text says why.
 	ErrReadOnly = errors.New("catalog: table cannot be written")
 	// ErrInvalid: a definition or a value that no table can hold; the text names it.

@@ -206,7 +206,7 @@ var fixtureTables = map[string]struct {
 		"asof_20261130103607851": "0.15.0 lets a delete with a lower ordering value than the base row's remove it",
 	}}, "v6_mor_rollback": {}, "v6_mor_compacted": {}, "v6_mor_pending_compaction": {}, "v6_mor_metadata": {},
 	"v6_mor_schema_evolution": {}, "v6_cow_clustering": {}, "v6_cow_insert_overwrite": {}, "v6_cow_types_list3": {}, "v6_mor_bucket": {},
-	"v6_mor_parquet_block": {},
+	"v6_mor_parquet_block":         {},
 	"v6_cow_schema_on_read":        {refused: "schema-on-read"},
 	"v6_mor_overwrite_nondefaults": {refused: "OverwriteNonDefaultsWithLatestAvroPayload"},
 }

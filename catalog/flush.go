@@ -869,13 +869,18 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 	}
 	if !completed {
 		c.log.Warn("rolled back an unfinished flush", "table", d.String(), "instant", in.Instant)
-		b := c.db.NewBatch()
-		defer b.Close()
-		if err := firstError(b.Delete(idKey(prefixIntent, t.id), nil), b.Commit(pebble.Sync)); err != nil {
+		// The files that are gone may stand in the view, which lists what lies in the folders.
+		if tl, err = tl.Refresh(ctx, c.store, d.dir); err != nil {
 			return err
 		}
-		t.intent = nil
-		return nil
+		a, err := t.undone(ctx, tl)
+		if err != nil {
+			return err
+		}
+		return t.swap(cold.with(tl, a.view), a, func(b *pebble.Batch) error {
+			t.intent = nil
+			return b.Delete(idKey(prefixIntent, t.id), nil)
+		})
 	}
 	// The locations of its rows are found again from the files, as an adopted instant's are.
 	a, err := t.reindex(ctx, tl)

@@ -130,7 +130,7 @@ type overlay struct {
 
 	rows  map[string]hotRow // newest by index key
 	order []string          // their index keys, sorted: rows come in the order of the key, as MySQL users expect
-	keys map[string]bool   // record keys (with partition where keys are unique in it only) that the files show outdated
+	keys  map[string]bool   // record keys (with partition where keys are unique in it only) that the files show outdated
 }
 
 type hotRow struct {

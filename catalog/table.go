@@ -122,7 +122,7 @@ type definition struct {
 	Attached      bool              `json:"attached,omitempty"`
 	Created       index.Seq         `json:"created"`
 	Past          index.Seq         `json:"past,omitempty"` // what was before cannot be read with the present columns
-	SQL           json.RawMessage   `json:"sql,omitempty"` // opaque: the SQL definition, when it is JSON
+	SQL           json.RawMessage   `json:"sql,omitempty"`  // opaque: the SQL definition, when it is JSON
 	SQLBytes      []byte            `json:"sql_bytes,omitempty"`
 }
 

@@ -327,7 +327,7 @@ func (tx *Tx) writable(ctx context.Context, t *Table, row storage.Row) (*txTable
 	if d.merge == storage.EventTime && d.ordering >= 0 && row[d.ordering] == nil {
 		return nil, fmt.Errorf("%w: ordering column %s of %s is NULL", ErrInvalid, d.spec.OrderingField, d)
 	}
-	return tt, tx.c.room()
+	return tt, tx.c.room(0)
 }
 
 func project(row storage.Row, cols []index.Column) storage.Row {
@@ -565,6 +565,13 @@ func (tx *Tx) decide(ctx context.Context) error {
 		if tt.t.def.Load() != tt.def {
 			return fmt.Errorf("%w: the definition of %s changed", ErrConflict, tt.def)
 		}
+	}
+	var size int64
+	for i := range changes {
+		size += int64(len(changes[i].p.row))
+	}
+	if err := tx.c.room(2 * size); err != nil {
+		return err
 	}
 	return tx.c.commit(tx, changes)
 }
