@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/vitess/go/mysql"
 
 	"github.com/lakesql/lakesql/catalog"
 )
@@ -227,6 +228,9 @@ func (d *database) CreateTrigger(ctx *sql.Context, def sql.TriggerDefinition) er
 	list, err := d.GetTriggers(ctx)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(list, func(t sql.TriggerDefinition) bool { return strings.EqualFold(t.Name, def.Name) }) {
+		return mysql.NewSQLError(erTriggerExists, stateGeneral, "Trigger already exists")
 	}
 	if n := len(list); n > 0 && !def.CreatedAt.After(list[n-1].CreatedAt) {
 		def.CreatedAt = list[n-1].CreatedAt.Add(time.Microsecond)

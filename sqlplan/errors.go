@@ -33,6 +33,7 @@ const (
 	erOutOfRange      = 1690
 	erCheckViolated   = 3819
 	erDupEntry        = 1062
+	erTriggerExists   = 1359
 	erBadNull         = 1048
 	erNoSuchTable     = 1146
 	erBadOption       = 3981
