@@ -108,6 +108,10 @@ func (h *handler) ComResetConnection(c *mysql.Conn) error {
 	h.rollbackOpen(c)
 	err := h.guard(c, "reset connection", func() error { return h.Handler.ComResetConnection(c) })
 	c.StatusFlags = mysql.ServerStatusAutocommit
+	if w, ok := c.Conn.(*conn); ok { // the new session has no prepared statements
+		w.forget(func(string) {})
+		w.texts, w.uses = nil, nil
+	}
 	return err
 }
 
@@ -174,12 +178,23 @@ func (h *handler) prepare(ctx context.Context, c *mysql.Conn, query string, prep
 			abandon(sqlCtx)
 		}
 	}()
+	w, _ := c.Conn.(*conn)
+	if w != nil {
+		// The session keeps parsed statements by their text and nobody else takes them out.
+		w.forget(sqlCtx.Session.UnprepareQuery)
+	}
 	node, err := h.e.PrepareQuery(sqlCtx, query)
 	if err != nil {
 		return nil, err
+	}
+	if w != nil {
+		w.remember(prepare.StatementID, preparedKey(query))
 	}
 	if returnsOK(sqlCtx, node) {
 		return nil, nil
 	}
 	return fieldsOf(sqlCtx, node.Schema(sqlCtx), nil), nil
 }
+
+// preparedKey is the text under which the engine keeps a prepared statement.
+func preparedKey(query string) string { return sql.RemoveSpaceAndDelimiter(query, ';') }

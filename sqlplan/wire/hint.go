@@ -3,10 +3,9 @@ package wire
 import (
 	"regexp"
 	"strconv"
-	"strings"
 )
 
-var timeHint = regexp.MustCompile(`(?i)^\s*\(*\s*select\s*/\*\+[^*]*\bmax_execution_time\s*\(\s*([0-9]+)\s*\)`)
+var timeHint = regexp.MustCompile(`(?i)^\s*(?:/\*[^+!][^*]*\*/\s*)*\(*\s*select\s*/\*\+[^*]*\bmax_execution_time\s*\(\s*([0-9]+)\s*\)`)
 
 // executionTimeHint reads SELECT /*+ MAX_EXECUTION_TIME(ms) */, which the front end's parser drops.
 func executionTimeHint(text string) (ms int64, ok bool) {
@@ -16,10 +15,4 @@ func executionTimeHint(text string) (ms int64, ok bool) {
 	}
 	ms, err := strconv.ParseInt(m[1], 10, 64)
 	return ms, err == nil
-}
-
-// mayRead tells texts that may be a SELECT, by their first word.
-func mayRead(text string) bool {
-	text = strings.TrimLeft(text, " \t\r\n(")
-	return len(text) >= 4 && (strings.EqualFold(text[:4], "sele") || strings.EqualFold(text[:4], "with"))
 }

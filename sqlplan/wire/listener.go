@@ -161,6 +161,38 @@ type conn struct {
 
 	mu     sync.Mutex
 	cursor map[uint32]bool // by statement: was the last execution asked to open a cursor? guarded by mu
+	closed []uint32        // prepared statements that the client closed and forget has not seen, guarded by mu
+
+	texts map[uint32]string // of the prepared statements; the command loop's
+	uses  map[string]int    // how many prepared statements have that text; the command loop's
+}
+
+// remember counts a prepared statement.
+func (c *conn) remember(stmt uint32, text string) {
+	if c.texts == nil {
+		c.texts, c.uses = map[uint32]string{}, map[string]int{}
+	}
+	c.texts[stmt] = text
+	c.uses[text]++
+}
+
+// forget calls drop for each text whose last prepared statement the client has closed.
+func (c *conn) forget(drop func(text string)) {
+	c.mu.Lock()
+	closed := c.closed
+	c.closed = nil
+	c.mu.Unlock()
+	for _, stmt := range closed {
+		text, ok := c.texts[stmt]
+		if !ok {
+			continue
+		}
+		delete(c.texts, stmt)
+		if c.uses[text]--; c.uses[text] == 0 {
+			delete(c.uses, text)
+			drop(text)
+		}
+	}
 }
 
 const (
@@ -256,7 +288,9 @@ func (c *conn) command(seq byte, head []byte) {
 		c.mu.Unlock()
 	case head[0] == comStmtClose && len(head) >= 5:
 		c.mu.Lock()
-		delete(c.cursor, binary.LittleEndian.Uint32(head[1:]))
+		stmt := binary.LittleEndian.Uint32(head[1:])
+		delete(c.cursor, stmt)
+		c.closed = append(c.closed, stmt)
 		c.mu.Unlock()
 	}
 }

@@ -143,7 +143,7 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		text := st.text
 		st.ast, st.more = nil, false
 		if st.prepared != nil {
-			st.ast, _ = sqlCtx.GetPreparedQuery(text)
+			st.ast, _ = sqlCtx.GetPreparedQuery(preparedKey(text))
 		} else {
 			var first string
 			st.ast, first, rest, err = h.e.Parser.Parse(sqlCtx, text, st.multi)
@@ -358,7 +358,7 @@ func (h *handler) watch(ctx context.Context, c *mysql.Conn, cancel func(error)) 
 
 // limitTime enforces MAX_EXECUTION_TIME, which MySQL applies to SELECT alone.
 func (h *handler) limitTime(ctx *sql.Context, st *statement, text string, cancel func(error)) (stop func()) {
-	if !mayRead(text) {
+	if _, reads := st.ast.(sqlparser.SelectStatement); !reads {
 		return func() {}
 	}
 	ms, ok := executionTimeHint(text)

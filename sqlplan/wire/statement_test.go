@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"sync/atomic"
@@ -184,4 +185,30 @@ func TestErrorsAreWarnings(t *testing.T) {
 	require.Equal(t, "Error\t1146\tTable 'missing' doesn't exist", table(t, db, "SHOW WARNINGS"))
 	require.Equal(t, "1", table(t, db, "SELECT 1"))
 	require.Equal(t, "", table(t, db, "SHOW WARNINGS"))
+}
+
+// A connection that prepares ever new texts does not keep them all.
+func TestPreparedStatementsAreForgotten(t *testing.T) {
+	s := testServer(t, nil)
+	db := open(t, s, "")
+	db.SetMaxOpenConns(1)
+	kept, err := db.Prepare("SELECT 1 + ?")
+	require.NoError(t, err)
+	for i := range 50 {
+		require.Equal(t, fmt.Sprint(i), table(t, db, fmt.Sprintf("SELECT %d + ?;", i), 0))
+		require.Equal(t, "2", table(t, db, "SELECT 1 + ?", 1))
+	}
+	var sum int
+	require.NoError(t, kept.QueryRow(2).Scan(&sum))
+	require.Equal(t, 3, sum)
+	require.NoError(t, s.sm.Iter(func(sess gms.Session) (bool, error) {
+		known := 0
+		for i := range 50 {
+			if _, ok := sess.GetPreparedQuery(fmt.Sprintf("SELECT %d + ?", i)); ok {
+				known++
+			}
+		}
+		require.LessOrEqual(t, known, 2)
+		return false, nil
+	}))
 }
