@@ -232,7 +232,11 @@ func (t *ownTable) AddColumn(ctx *sql.Context, column *sql.Column, order *sql.Co
 			values[at] = v
 		}
 	}
-	return t.alterColumns(ctx, def, from, values)
+	if err := t.alterColumns(ctx, def, from, values); err != nil {
+		return err
+	}
+	t.filled = true
+	return nil
 }
 
 // fill says what existing rows get in a new column, nil for NULL.
@@ -613,6 +617,10 @@ func (t *ownTable) GetNextAutoIncrementValue(ctx *sql.Context, given any) (uint6
 			return 0, mysqlError(err)
 		}
 		if n := v.(uint64); n > 0 {
+			// The counter has to be known to be raised.
+			if _, err := t.t.PeekAutoIncrement(ctx); err != nil {
+				return 0, mysqlError(err)
+			}
 			t.t.NoteAutoIncrement(n)
 			return n, nil
 		}

@@ -174,9 +174,6 @@ func (d *database) ValidateSchema(sch sql.Schema) error {
 				continue
 			}
 			n += uint64(t.MaxByteLength())
-			if types.IsTextOnly(t) || types.IsBinaryType(t) {
-				n += lengthBytes(t.MaxByteLength())
-			}
 		case types.JsonType:
 			n += textPointerBytes
 		default:
@@ -191,11 +188,3 @@ func (d *database) ValidateSchema(sch sql.Schema) error {
 
 // textPointerBytes is what a value that lies outside of the row takes in it.
 const textPointerBytes = 12
-
-// lengthBytes is what MySQL needs to write the length of a string.
-func lengthBytes(max int64) uint64 {
-	if max > 255 {
-		return 2
-	}
-	return 1
-}

@@ -59,7 +59,22 @@ func (t *ownTable) Replacer(ctx *sql.Context) sql.RowReplacer {
 	return e
 }
 
-func (t *ownTable) Updater(ctx *sql.Context) sql.RowUpdater { return t.editor(ctx) }
+func (t *ownTable) Updater(ctx *sql.Context) sql.RowUpdater {
+	if t.filled {
+		return noUpdates{}
+	}
+	return t.editor(ctx)
+}
+
+// noUpdates takes the updates by which the front end would fill a new column: the rows have their values.
+type noUpdates struct{}
+
+func (noUpdates) StatementBegin(*sql.Context)                 {}
+func (noUpdates) DiscardChanges(*sql.Context, error) error    { return nil }
+func (noUpdates) StatementComplete(*sql.Context) error        { return nil }
+func (noUpdates) Update(*sql.Context, sql.Row, sql.Row) error { return nil }
+func (noUpdates) Close(*sql.Context) error                    { return nil }
+
 func (t *ownTable) Deleter(ctx *sql.Context) sql.RowDeleter { return t.editor(ctx) }
 
 // begin opens the edit if StatementBegin did not: the front end leaves it out for INSERT … RETURNING and for foreign keys.

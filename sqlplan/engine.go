@@ -10,6 +10,7 @@ import (
 	sqle "github.com/dolthub/go-mysql-server"
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/analyzer"
+	"github.com/dolthub/go-mysql-server/sql/plan"
 	"github.com/dolthub/go-mysql-server/sql/types"
 
 	"github.com/lakesql/lakesql/catalog"
@@ -82,7 +83,7 @@ func NewEngine(ctx context.Context, c *catalog.Catalog, o Options) (*Engine, err
 		Builder: sql.BuilderOverrides{Parser: e.parser},
 	})
 	a := b.Build()
-	a.ExecBuilder.PriorityBuilder = execBuilder{}
+	a.ExecBuilder.PriorityBuilder = execBuilder{a.ExecBuilder}
 	e.sql = sqle.New(a, &sqle.Config{VersionPostfix: o.Version, IsReadOnly: o.ReadOnly})
 	if err := e.loadUsers(ctx, o.Password); err != nil {
 		return nil, err
@@ -146,10 +147,20 @@ func setVariables(collation sql.CollationID) error {
 }
 
 // execBuilder runs the plan nodes that the front end would run otherwise; it is asked first for every node.
-type execBuilder struct{}
+type execBuilder struct{ front sql.NodeExecBuilder }
 
-func (execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIter, error) {
-	return buildShowCreate(ctx, n, row)
+func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIter, error) {
+	switch n := n.(type) {
+	case *plan.Filter:
+		c, changed, err := collateIn(ctx, n)
+		if err != nil || !changed {
+			return nil, err
+		}
+		return b.front.Build(ctx, c, row)
+	case *plan.ShowCreateTable:
+		return buildShowCreate(ctx, n, row)
+	}
+	return nil, nil
 }
 
 // tableColumns names the columns of a table for the parser.

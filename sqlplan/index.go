@@ -2,7 +2,6 @@ package sqlplan
 
 import (
 	"github.com/dolthub/go-mysql-server/sql"
-	"github.com/dolthub/go-mysql-server/sql/expression"
 
 	"github.com/lakesql/lakesql/catalog"
 )
@@ -159,8 +158,8 @@ func (t *indexedTable) LookupPartitions(ctx *sql.Context, l sql.IndexLookup) (sq
 type lookup struct {
 	index  string // the catalog's name
 	ranges []catalog.KeyRange
-	filter sql.Expression // nil: the front end filters
-	extra  sql.Schema     // columns of the filter that the table's projection leaves out
+	filter *rangeFilter // nil: the front end filters
+	extra  sql.Schema   // columns of the filter that the table's projection leaves out
 }
 
 func (t *indexedTable) newLookup(ctx *sql.Context, l sql.IndexLookup) (*lookup, error) {
@@ -184,7 +183,7 @@ func (t *indexedTable) newLookup(ctx *sql.Context, l sql.IndexLookup) (*lookup, 
 		out.ranges = append(out.ranges, kr)
 	}
 	if len(ranges) <= filteredRanges {
-		var fields []sql.Expression
+		out.filter = &rangeFilter{ranges: ranges}
 		columns := append(x.columns[:len(x.columns):len(x.columns)], x.rest()...)
 		for _, c := range columns[:min(len(columns), len(ranges[0]))] {
 			at := t.schema.IndexOfColName(c.Name)
@@ -192,14 +191,87 @@ func (t *indexedTable) newLookup(ctx *sql.Context, l sql.IndexLookup) (*lookup, 
 				at = len(t.schema) + len(out.extra)
 				out.extra = append(out.extra, c)
 			}
-			fields = append(fields, expression.NewGetFieldWithTable(at, 0, c.Type, x.db, x.table, c.Name, c.Nullable))
-		}
-		var err error
-		if out.filter, err = expression.NewRangeFilterExpr(ctx, fields, ranges); err != nil {
-			return nil, err
+			out.filter.places = append(out.filter.places, at)
+			out.filter.types = append(out.filter.types, c.Type)
 		}
 	}
 	return out, nil
+}
+
+// rangeFilter tells whether a row lies in one of the planner's ranges.
+type rangeFilter struct {
+	ranges sql.MySQLRangeCollection
+	places []int // of the index's columns in the row
+	types  []sql.Type
+}
+
+func (f *rangeFilter) holds(ctx *sql.Context, row sql.Row) (bool, error) {
+	for _, r := range f.ranges {
+		in := true
+		for i, c := range r {
+			if i >= len(f.places) {
+				break
+			}
+			v := row[f.places[i]]
+			above, err := beyond(ctx, f.types[i], v, c.LowerBound)
+			if err != nil {
+				return false, err
+			}
+			below := true
+			if above {
+				if below, err = beyond(ctx, f.types[i], v, c.UpperBound); err != nil {
+					return false, err
+				}
+				below = !below
+			}
+			if in = above && below; !in {
+				break
+			}
+		}
+		if in {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// beyond says whether a value lies above a cut between values. NULL lies below all others.
+func beyond(ctx *sql.Context, typ sql.Type, v any, cut sql.MySQLRangeCut) (bool, error) {
+	var key any
+	var keyType sql.Type
+	at := false // is the key itself above the cut
+	switch c := cut.(type) {
+	case sql.BelowNull:
+		return true, nil
+	case sql.AboveNull:
+		return v != nil, nil
+	case sql.AboveAll:
+		return false, nil
+	case sql.Below:
+		key, keyType, at = c.Key, c.Typ, true
+	case sql.Above:
+		key, keyType = c.Key, c.Typ
+	}
+	if v == nil || key == nil {
+		return v != nil, nil
+	}
+	// The column's type knows how its values compare (a collation, the order of ENUM); a key that it cannot hold, such as
+	// 1.5 for an INT, compares by its own.
+	if keyType == nil || exactly(ctx, typ, keyType, key) {
+		keyType = typ
+	}
+	cmp, err := keyType.Compare(ctx, v, key)
+	return cmp > 0 || cmp == 0 && at, err
+}
+
+// exactly says whether a column type holds a value of another type without change.
+func exactly(ctx *sql.Context, typ, keyType sql.Type, key any) bool {
+	conv, in, err := typ.Convert(ctx, key)
+	if err != nil || in != sql.InRange || conv == nil {
+		return false
+	}
+	cmp, err := keyType.Compare(ctx, conv, key)
+	return err == nil && cmp == 0
 }
 
 // keyRange translates a range of the planner: equal leading columns, then at most one column with bounds. What the catalog

@@ -122,7 +122,7 @@ type rows struct {
 	codec  *rowCodec
 	width  int // columns that are read
 	out    int // columns that are given: the first ones
-	filter sql.Expression
+	filter *rangeFilter
 
 	next  func() (storage.Batch, error, bool)
 	stop  func()
@@ -154,11 +154,11 @@ func (r *rows) Next(ctx *sql.Context) (sql.Row, error) {
 		}
 		r.at++
 		if r.filter != nil {
-			v, err := r.filter.Eval(ctx, row)
+			ok, err := r.filter.holds(ctx, row)
 			if err != nil {
 				return nil, mysqlError(err)
 			}
-			if !sql.IsTrue(v) {
+			if !ok {
 				continue
 			}
 		}

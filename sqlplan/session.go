@@ -21,6 +21,8 @@ type Session struct {
 	tx     *transaction
 	stmt   statement
 	temps  *temporaries // nil: no temporary table was made yet
+	// nested says that a procedure runs inside of a statement that changes tables: a trigger has called it.
+	nested bool
 	// prepared names the prepared statements that read meta columns.
 	prepared map[string]bool
 }
@@ -122,6 +124,15 @@ func (s *Session) StartTransaction(ctx *sql.Context, c sql.TransactionCharacteri
 	return s.tx, nil
 }
 
+// SetTransaction is the front end's note of the transaction that statements belong to. It takes the note away after a commit,
+// after an error, and while a procedure runs.
+func (s *Session) SetTransaction(tx sql.Transaction) {
+	if tx == nil && len(s.stmt.edits) > 0 {
+		s.nested = true
+	}
+	s.BaseSession.SetTransaction(tx)
+}
+
 // release undoes what is not committed.
 func (s *Session) release() {
 	if s.tx != nil {
@@ -141,6 +152,9 @@ func (t *transaction) rollback() {
 // CommitTransaction makes the session's changes durable. Temporary tables are committed after the warehouse: they are
 // the session's own, so nothing can refuse them.
 func (s *Session) CommitTransaction(ctx *sql.Context, _ sql.Transaction) error {
+	if s.nested && len(s.stmt.edits) > 0 {
+		return nil // a procedure that a trigger calls: its changes are the statement's
+	}
 	err := mysqlError(s.commit(ctx))
 	if err != nil {
 		// The transaction is over, whatever the front end thinks, and autocommit is in force again.
@@ -277,7 +291,7 @@ func (s *Session) SessionEnd() {
 // endStatement closes what the statement has open.
 func (s *Session) endStatement() {
 	s.closeSnapshots()
-	s.stmt = statement{}
+	s.stmt, s.nested = statement{}, false
 }
 
 func (s *Session) closeSnapshots() {

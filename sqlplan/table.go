@@ -27,6 +27,7 @@ type table struct {
 	old        *catalog.Snapshot
 	optimized  bool // base files only
 	editing    bool // for checks of the running statement: its writes are seen
+	filled     bool // ADD COLUMN has given the rows their values, which the front end is about to do again
 }
 
 // ownTable is a table in its present state, which can be changed. table alone is what AS OF gives.
