@@ -68,22 +68,22 @@ func (t *Table) adoptLocked(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("adopt instants of %s: %w", d, err)
 	}
-	t.folderTime.Store(stamp)
 	if a == nil {
+		t.noteFolder(stamp)
 		return nil
 	}
 	if err := t.swap(cold.with(tl, a.view), a, nil); err != nil {
 		return fmt.Errorf("adopt instants of %s: %w", d, err)
 	}
+	t.noteFolder(stamp)
 	c.metrics.AdoptionsTotal.Add(1)
 	return nil
 }
 
-// refresh adopts if the timeline folder changed since it was read last. On a file system without folder times it looks every time
-// that the poll interval passed.
+// refresh adopts if the timeline folder changed since it was read last; file systems without folder times are looked at by flushes only.
 func (t *Table) refresh(ctx context.Context) error {
 	stamp := t.c.folderTime(t.def.Load().dir)
-	if stamp != 0 && stamp == t.folderTime.Load() {
+	if stamp == t.folderTime.Load() {
 		return nil
 	}
 	if !t.slices.TryLock() {
@@ -94,6 +94,17 @@ func (t *Table) refresh(ctx context.Context) error {
 		return nil
 	}
 	return t.adoptLocked(ctx)
+}
+
+// folderTick is the grain of folder times: what changes within it may leave the time as it is.
+const folderTick = 20 * time.Millisecond
+
+// noteFolder remembers the folder time at which the timeline was read, unless it is too young to tell of the next change.
+func (t *Table) noteFolder(stamp int64) {
+	if time.Now().UnixNano()-stamp < int64(folderTick) {
+		stamp = 0
+	}
+	t.folderTime.Store(stamp)
 }
 
 // folderTime gives the modification time (ns) of a table's timeline folder; 0 where the file system keeps none.
@@ -310,6 +321,9 @@ func (t *Table) swap(next *coldState, a *adoption, own func(*pebble.Batch) error
 			return err
 		}
 	}
+	if err := t.trim(b, next); err != nil {
+		return err
+	}
 	c.viewMu.Lock()
 	c.commitMu.Lock()
 	seq, err := func() (index.Seq, error) {
@@ -384,6 +398,3 @@ func (t *Table) applyAdoption(b *pebble.Batch, a *adoption, seq index.Seq) error
 	}
 	return nil
 }
-
-// pollInterval bounds how late an instant of another engine is seen where folder times do not tell of it.
-const pollInterval = time.Second

@@ -255,7 +255,7 @@ func (c *Catalog) TruncateTable(ctx context.Context, t *Table) (rows int64, err 
 func (t *Table) rewrite(ctx context.Context, d *tableDef, r *tableRecord, breaks bool, rows func(yield func(key, part string, row storage.Row) error) error) error {
 	c := t.c
 	old := t.def.Load()
-	if err := c.flushLocked(ctx, "the table is rewritten", []*Table{t}); err != nil {
+	if err := c.flushLocked(ctx, "the table is rewritten", []*Table{t}, false); err != nil {
 		return err
 	}
 	if err := t.adoptLocked(ctx); err != nil {
@@ -280,6 +280,9 @@ func (t *Table) rewrite(ctx context.Context, d *tableDef, r *tableRecord, breaks
 			return nil
 		}
 		return c.applyDefinition(ctx, t, r)
+	}
+	if err := c.notAhead(t.newestInstant(), []*Table{t}); err != nil {
+		return err
 	}
 	at, cut := c.drawInstant(t)
 	if breaks {
@@ -334,7 +337,7 @@ func (t *Table) settleRewrite(ctx context.Context, f *flush, rows []rewritten) e
 		}
 	}
 	next := f.cold.with(tl, f.cold.view.Apply(tl, f.meta.Change(f.instant)))
-	next.addOwn(ownInstant{f.instant, f.cut})
+	next.addOwn(ownInstant{time: f.instant, cut: f.cut})
 	c.commitMu.Lock()
 	known := t.record
 	t.record = *f.intent.Record
@@ -366,7 +369,7 @@ func (t *Table) settleRewrite(ctx context.Context, f *flush, rows []rewritten) e
 				}
 			}
 		}
-		return t.closeIntent(b, f.instant, f.cut)
+		return t.closeIntent(b)
 	})
 	if err != nil {
 		c.commitMu.Lock()

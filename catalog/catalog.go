@@ -286,7 +286,9 @@ func (c *Catalog) load(ctx context.Context) error {
 	if err := c.loadJournal(); err != nil {
 		return err
 	}
+	unfinished := false
 	for _, t := range c.tablesByID() {
+		unfinished = unfinished || t.intent != nil
 		t.slices.Lock()
 		err := t.resolveIntent(ctx)
 		t.slices.Unlock()
@@ -294,7 +296,16 @@ func (c *Catalog) load(ctx context.Context) error {
 			return fmt.Errorf("table %s: %w", t, err)
 		}
 	}
-	return c.saveWarehouse(ctx, false)
+	if err := c.saveWarehouse(ctx, false); err != nil {
+		return err
+	}
+	if unfinished {
+		// Other engines may see some tables of a transaction after it and others before it: one flush puts that right.
+		if err := c.Flush(ctx, "an unfinished flush was found at the start"); err != nil {
+			c.log.Error("flush after the start; it is tried again", "err", err)
+		}
+	}
+	return nil
 }
 
 func (c *Catalog) meta(name string) (string, error) {
@@ -449,8 +460,9 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 		if err != nil {
 			return nil, err
 		}
-		n, _ := binary.Uvarint(v)
-		cold.own = append(cold.own, ownInstant{storage.InstantTime(own.Key()[5:]), index.Seq(n)})
+		n, k := binary.Uvarint(v)
+		bytes, _ := binary.Uvarint(v[max(k, 0):])
+		cold.own = append(cold.own, ownInstant{storage.InstantTime(own.Key()[5:]), index.Seq(n), int64(bytes)})
 	}
 	if err := own.Error(); err != nil {
 		return nil, err
@@ -468,7 +480,7 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 			return nil, fmt.Errorf("table %s: %w", d, err)
 		}
 	}
-	t.folderTime.Store(stamp)
+	t.noteFolder(stamp)
 	return t, nil
 }
 
@@ -518,7 +530,13 @@ func (t *Table) stale(ctx context.Context, r *tableRecord, tl *timeline.Timeline
 
 // loadJournal finds out which commits are not flushed.
 func (c *Catalog) loadJournal() error {
-	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixJournal}, UpperBound: []byte{prefixJournal + 1}})
+	floor, err := c.meta(metaFloor)
+	if err != nil {
+		return err
+	}
+	from, _ := binary.Uvarint([]byte(floor))
+	c.clock.raise(index.Seq(from))
+	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: journalKey(index.Seq(from) + 1), UpperBound: []byte{prefixJournal + 1}})
 	if err != nil {
 		return err
 	}

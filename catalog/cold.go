@@ -21,8 +21,9 @@ type coldState struct {
 }
 
 type ownInstant struct {
-	time storage.InstantTime
-	cut  index.Seq
+	time  storage.InstantTime
+	cut   index.Seq
+	bytes int64 // of its rows in the journal
 }
 
 // counts tells whether an instant's files belong to the state.
@@ -71,8 +72,32 @@ func (s *coldState) with(tl *timeline.Timeline, view *timeline.View) *coldState 
 
 // addOwn notes an instant of ours.
 func (s *coldState) addOwn(o ownInstant) {
-	s.own = append(slices.Clip(s.own), o)
+	s.own = append(s.own, o) // states follow one another: no earlier one looks behind its end
 	s.flushed = max(s.flushed, o.cut)
+}
+
+// trim gives up the journal's rows of instants that are older than keep, and of the oldest ones while there are more than limit bytes.
+// It tells whether there are any.
+func (s *coldState) trim(keep index.Seq, limit int64) bool {
+	var total int64
+	for i := len(s.own) - 1; i >= 0 && s.own[i].cut > s.trimmed; i-- {
+		total += s.own[i].bytes
+	}
+	before, last := s.trimmed, -1
+	for i, o := range s.own {
+		if o.cut > s.trimmed {
+			if o.cut >= keep && total <= limit {
+				break
+			}
+			total -= o.bytes
+			s.trimmed = o.cut
+		}
+		last = i
+	}
+	if last > 0 {
+		s.own = s.own[last:] // the newest of them tells which instants of others came after it
+	}
+	return s.trimmed > before
 }
 
 // knownInstants splits the completed instants into a low mark, below which nothing is pending, and the ones above it.

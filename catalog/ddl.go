@@ -135,7 +135,6 @@ func (c *Catalog) register(ctx context.Context, t *Table, cold *coldState) error
 	}
 	c.databases[strings.ToLower(d.database)].tables[strings.ToLower(d.name)] = t
 	c.mu.Unlock()
-	t.folderTime.Store(c.folderTime(d.dir))
 	if d.spec.Attached {
 		return c.saveWarehouse(ctx, false)
 	}
@@ -379,7 +378,7 @@ func (c *Catalog) restoreTable(ctx context.Context, t *Table) error {
 		if err != nil {
 			return err
 		}
-		cold.own = append(cold.own, ownInstant{in.Time, index.Seq(at.UnixMicro())})
+		cold.own = append(cold.own, ownInstant{time: in.Time, cut: index.Seq(at.UnixMicro())})
 	}
 	c.setCold(t.id, cold)
 	a, err := t.reindex(ctx, tl)

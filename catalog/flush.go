@@ -27,6 +27,7 @@ type intent struct {
 	Instant storage.InstantTime `json:"instant"`
 	Action  timeline.Action     `json:"action"`
 	Cut     index.Seq           `json:"cut"`
+	Bytes   int64               `json:"bytes,omitempty"` // of the rows in the journal
 	Bin     string              `json:"bin"`
 	Reason  string              `json:"reason"`
 	Replace bool                `json:"replace,omitempty"` // all rows are replaced: the index is dropped with the settling
@@ -44,8 +45,17 @@ func (c *Catalog) Flush(ctx context.Context, reason string, tables ...*Table) er
 		}
 		c.mu.RUnlock()
 	}
-	return c.flushGroup(ctx, reason, c.linked(tables))
+	for {
+		group := c.linked(tables)
+		err := c.flushGroup(ctx, reason, group)
+		if !errors.Is(err, errGroupGrew) {
+			return err
+		}
+	}
 }
+
+// errGroupGrew: a transaction tied another table to those of a flush before its cut.
+var errGroupGrew = errors.New("catalog: the group of tables to flush grew")
 
 // linked adds the tables that transactions tie to those given, in order of their ids.
 func (c *Catalog) linked(tables []*Table) []*Table {
@@ -82,11 +92,11 @@ func (c *Catalog) flushGroup(ctx context.Context, reason string, tables []*Table
 		t.slices.Lock()
 		defer t.slices.Unlock()
 	}
-	return c.flushLocked(ctx, reason, tables)
+	return c.flushLocked(ctx, reason, tables, true)
 }
 
-// flushLocked flushes tables whose slice locks are held.
-func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Table) (err error) {
+// flushLocked flushes tables whose slice locks are held. With whole it gives errGroupGrew if a transaction wrote one of them and another table.
+func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Table, whole bool) (err error) {
 	var todo []*Table
 	above := time.UnixMilli(0)
 	for _, t := range tables {
@@ -105,7 +115,13 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 	if len(todo) == 0 {
 		return nil
 	}
-	at, cut, bufs := c.cutOff(above, todo)
+	if err := c.notAhead(above, todo); err != nil {
+		return err
+	}
+	at, cut, bufs, ok := c.cutOff(above, todo, whole)
+	if !ok {
+		return errGroupGrew
+	}
 	defer func() {
 		if err != nil {
 			c.restore(todo, bufs)
@@ -113,6 +129,11 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 				_ = t.flushFailed(err)
 			}
 		}
+		c.commitMu.Lock()
+		for _, t := range todo {
+			t.flushing = time.Time{}
+		}
+		c.commitMu.Unlock()
 	}()
 	// One sync makes everything up to the cut durable: a flush never contains what is not.
 	if err := c.db.LogData(nil, pebble.Sync); err != nil {
@@ -124,7 +145,7 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 	var flushes []*flush
 	batch := c.db.NewBatch()
 	defer batch.Close()
-	for _, t := range todo {
+	for i, t := range todo {
 		f, err := t.plan(ctx, at, cut, reason)
 		if err != nil {
 			return fmt.Errorf("flush %s: %w", t, err)
@@ -132,6 +153,7 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 		if f == nil {
 			continue
 		}
+		f.intent.Bytes = bufs[i].bytes
 		b, err := json.Marshal(f.intent)
 		if err != nil {
 			return err
@@ -166,20 +188,87 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 	for _, b := range bufs {
 		c.hotBytes.Add(-b.bytes)
 	}
+	c.trimHeaders()
 	c.metrics.FlushesTotal.Add(int64(len(flushes)))
 	return nil
 }
 
 // cutOff draws the instant of a flush: every commit up to the cut is in it, every later one lies above it.
-func (c *Catalog) cutOff(above time.Time, tables []*Table) (at time.Time, cut index.Seq, bufs []buffered) {
+func (c *Catalog) cutOff(above time.Time, tables []*Table, whole bool) (at time.Time, cut index.Seq, bufs []buffered, ok bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
 	c.commitMu.Lock()
 	defer c.commitMu.Unlock()
+	if whole {
+		for _, t := range tables {
+			for id := range t.buf.linked {
+				// One that has nothing buffered was flushed with the rows that tie it, or emptied.
+				if o := c.byID[id]; o != nil && o.buf.rows > 0 && !slices.Contains(tables, o) {
+					return at, cut, nil, false
+				}
+			}
+		}
+	}
 	at, cut = c.clock.instant(above)
 	for _, t := range tables {
 		bufs = append(bufs, t.buf)
-		t.buf = buffered{}
+		t.flushing, t.buf = t.buf.oldest, buffered{}
 	}
-	return at, cut, bufs
+	return at, cut, bufs, true
+}
+
+// notAhead refuses to write to a table whose newest instant lies in the future: every instant of ours would have to lie behind it.
+func (c *Catalog) notAhead(newest time.Time, tables []*Table) error {
+	if ahead := newest.Sub(c.clock.wall()); ahead > maxAhead {
+		for _, t := range tables {
+			if t.newestInstant().Equal(newest) {
+				return t.flushFailed(fmt.Errorf("%w: the newest instant of %s, %s, lies %s in the future: the time zone of its timeline or the clock is wrong",
+					ErrReadOnly, t, c.cold(t.id).tl.Newest(), ahead.Truncate(time.Second)))
+			}
+		}
+	}
+	return nil
+}
+
+// maxAhead is how long a flush waits for the wall clock to pass the newest instant.
+const maxAhead = 30 * time.Second
+
+// trim gives up what the journal no longer has to hold of the table.
+func (t *Table) trim(b *pebble.Batch, next *coldState) error {
+	c := t.c
+	before := next.own
+	if !next.trim(index.Seq(c.clock.Now().Add(-c.o.JournalWindow).UnixMicro()), c.o.JournalBytes) {
+		return nil
+	}
+	for _, o := range before[:len(before)-len(next.own)] {
+		if err := b.Delete(ownKey(t.id, o.time), nil); err != nil {
+			return err
+		}
+	}
+	return b.DeleteRange(packetKey(t.id, 0, 0), packetKey(t.id, next.trimmed+1, 0), nil)
+}
+
+// trimHeaders notes up to where every commit is flushed, and drops the commit records that are older than the journal's window.
+// What is lost of it in a crash is done by the next flush.
+func (c *Catalog) trimHeaders() {
+	tables := c.tablesByID()
+	c.commitMu.Lock()
+	floor := index.Seq(c.durable.Load())
+	for _, t := range tables {
+		for _, at := range []time.Time{t.buf.oldest, t.flushing} {
+			if !at.IsZero() {
+				floor = min(floor, index.Seq(at.UnixMicro())-1)
+			}
+		}
+	}
+	c.commitMu.Unlock()
+	b := c.db.NewBatch()
+	defer b.Close()
+	old := min(floor, index.Seq(c.clock.Now().Add(-c.o.JournalWindow).UnixMicro()))
+	err := firstError(b.Set(metaKey(metaFloor), appendUint(nil, uint64(floor)), nil), b.DeleteRange(journalKey(0), journalKey(old+1), nil), b.Commit(pebble.NoSync))
+	if err != nil {
+		c.log.Error("trim the journal", "err", err)
+	}
 }
 
 // restore puts back what a failed flush took out of the bins.
@@ -781,7 +870,7 @@ func (f *flush) settle(ctx context.Context) error {
 		view = a.view
 	}
 	next := f.cold.with(tl, view)
-	next.addOwn(ownInstant{f.instant, f.cut})
+	next.addOwn(ownInstant{f.instant, f.cut, f.intent.Bytes})
 	return f.t.swap(next, a, func(b *pebble.Batch) error {
 		for _, o := range f.files {
 			var err error
@@ -814,14 +903,16 @@ func (f *flush) settle(ctx context.Context) error {
 				return err
 			}
 		}
-		return f.t.closeIntent(b, f.instant, f.cut)
+		return f.t.closeIntent(b)
 	})
 }
 
 // closeIntent notes an instant of ours and removes its intent.
-func (t *Table) closeIntent(b *pebble.Batch, it storage.InstantTime, cut index.Seq) error {
+func (t *Table) closeIntent(b *pebble.Batch) error {
+	in := t.intent
 	t.intent = nil
-	return firstError(b.Set(ownKey(t.id, it), appendUint(nil, uint64(cut)), nil), b.Delete(idKey(prefixIntent, t.id), nil))
+	v := appendUint(appendUint(nil, uint64(in.Cut)), uint64(in.Bytes))
+	return firstError(b.Set(ownKey(t.id, in.Instant), v, nil), b.Delete(idKey(prefixIntent, t.id), nil))
 }
 
 // forget notes that the index keeps no trace of a delete: transactions that are older than it must not write its key.
@@ -846,6 +937,24 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A rollback of it that was cut short is ended first: it would stay pending for good.
+	for _, p := range tl.Pending() {
+		if p.Action != timeline.Rollback {
+			continue
+		}
+		plan, err := timeline.ReadRollbackPlan(ctx, c.store, d.dir, p.Time)
+		if err != nil {
+			return err
+		}
+		if plan.Target != nil && storage.InstantTime(plan.Target.Time) == in.Instant {
+			if err := timeline.ResumeRollback(ctx, c.store, d.dir, p.Time); err != nil {
+				return err
+			}
+			if tl, err = tl.Refresh(ctx, c.store, d.dir); err != nil {
+				return err
+			}
+		}
+	}
 	completed := false
 	if found, ok := tl.Get(in.Instant); ok {
 		if found.State == timeline.Completed {
@@ -864,8 +973,15 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 				return err
 			}
 		}
-	} else if err := c.removeFiles(ctx, d, in.Files); err != nil {
-		return err
+	} else {
+		if completed, err = c.archived(ctx, d, tl, in.Instant); err != nil {
+			return err
+		}
+		if !completed {
+			if err := c.removeFiles(ctx, d, in.Files); err != nil {
+				return err
+			}
+		}
 	}
 	if !completed {
 		c.log.Warn("rolled back an unfinished flush", "table", d.String(), "instant", in.Instant)
@@ -888,7 +1004,7 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 		return err
 	}
 	next := cold.with(tl, a.view)
-	next.addOwn(ownInstant{in.Instant, in.Cut})
+	next.addOwn(ownInstant{in.Instant, in.Cut, in.Bytes})
 	if in.Record != nil {
 		if err := t.redefineTo(ctx, in.Record); err != nil {
 			return err
@@ -900,7 +1016,7 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 	err = t.swap(next, a, func(b *pebble.Batch) error {
 		if in.Replace {
 			t.forget(in.Cut)
-			return firstError(c.index.DropKeys(b, t.id), t.closeIntent(b, in.Instant, in.Cut))
+			return firstError(c.index.DropKeys(b, t.id), t.closeIntent(b))
 		}
 		recents, err := c.index.Recents(c.db, t.id, index.Bounds{})
 		if err != nil {
@@ -919,12 +1035,28 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 			}
 		}
 		t.forget(in.Cut)
-		return t.closeIntent(b, in.Instant, in.Cut)
+		return t.closeIntent(b)
 	})
 	if err == nil {
 		c.log.Info("finished a flush that was cut short", "table", d.String(), "instant", in.Instant)
 	}
 	return err
+}
+
+// archived tells whether an instant that is no longer on the active timeline completed before it was archived.
+func (c *Catalog) archived(ctx context.Context, d *tableDef, tl *timeline.Timeline, it storage.InstantTime) (bool, error) {
+	if it >= tl.Start() {
+		return false, nil
+	}
+	for in, err := range timeline.Archived(ctx, c.store, d.dir) {
+		if err != nil {
+			return false, err
+		}
+		if in.Time == it && in.State == timeline.Completed && in.Action != timeline.Rollback && in.Action != timeline.Clean {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // redefineTo makes a record the table's, as the rewrite that was cut short would have.

@@ -19,7 +19,7 @@ import (
 //	'p' table sequence ord   → packet row: one changed row of a commit
 //	'n' table                → next AUTO_INCREMENT value
 //	'i' table                → flush intent (JSON)
-//	'o' table instant        → cut: the last sequence that the instant of ours holds
+//	'o' table instant        → cut: the last sequence that the instant of ours holds, bytes of its rows in the journal
 const (
 	prefixMeta    = 'm'
 	prefixTable   = 't'
@@ -31,6 +31,9 @@ const (
 )
 
 func metaKey(name string) []byte { return append([]byte{prefixMeta}, name...) }
+
+// metaFloor names the largest sequence at or below which every commit is flushed.
+const metaFloor = "floor"
 
 func idKey(prefix byte, t index.TableID) []byte {
 	return binary.BigEndian.AppendUint32([]byte{prefix}, uint32(t))

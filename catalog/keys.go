@@ -87,6 +87,24 @@ func (d *tableDef) partitionPath(row storage.Row) string {
 	return b.String()
 }
 
+// maxPathPart is the longest part of a partition path, in bytes: file systems allow 255, and engines put suffixes to names.
+const maxPathPart = 200
+
+// checkPath refuses a row whose partition path no folder can have.
+func (d *tableDef) checkPath(row storage.Row) error {
+	if len(d.part) == 0 {
+		return nil
+	}
+	path := d.partitionPath(row)
+	for p := range strings.SplitSeq(path, "/") {
+		// Without URL encoding, values stand in paths as they are.
+		if p == "" || p[0] == '.' || len(p) > maxPathPart || strings.IndexByte(p, 0) >= 0 {
+			return fmt.Errorf("%w: partition path %q of a row of %s", ErrInvalid, path, d)
+		}
+	}
+	return nil
+}
+
 // escapePath encodes the characters that Hudi's URL encoding of partition paths does, upper-case hexadecimal.
 func escapePath(s string) string {
 	var b strings.Builder

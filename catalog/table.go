@@ -40,7 +40,8 @@ type Table struct {
 		saved uint64 // value in the hot tier
 	}
 
-	buf buffered // guarded by c.commitMu
+	buf      buffered  // guarded by c.commitMu
+	flushing time.Time // guarded by c.commitMu: commit time of the first row that a flush took out of buf; zero: none
 
 	intent *intent     // guarded by slices: a flush that was begun and not settled
 	record tableRecord // guarded by c.commitMu: what the hot tier has of the table

@@ -59,8 +59,9 @@ type txEntry struct {
 	row    storage.Row
 	key    string // record key text
 	part   string
-	oldKey string // record key text of the row that was there at the snapshot, if it is another one
-	had    bool   // the key had a row at the snapshot
+	oldKey string      // record key text of the row that was there at the snapshot, if it is another one
+	had    bool        // the key had a row at the snapshot
+	was    storage.Row // that row, in tables with secondary indexes
 }
 
 // Begin starts a transaction on the newest durable commit.
@@ -77,6 +78,9 @@ func (c *Catalog) Begin(ctx context.Context) (*Tx, error) {
 
 // table gives the transaction's view of a table.
 func (tx *Tx) table(ctx context.Context, t *Table) (*txTable, error) {
+	if err := tx.look(ctx, t); err != nil {
+		return nil, err
+	}
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	if tx.done {
@@ -99,6 +103,32 @@ func (tx *Tx) table(ctx context.Context, t *Table) (*txTable, error) {
 	tx.tabs[t.id] = tt
 	tx.order = append(tx.order, tt)
 	return tt, nil
+}
+
+// look takes in what other engines wrote, when the transaction reads or writes its first table: its snapshot begins there.
+func (tx *Tx) look(ctx context.Context, t *Table) error {
+	tx.mu.Lock()
+	first := len(tx.tabs) == 0 && !tx.done
+	tx.mu.Unlock()
+	if !first {
+		return nil
+	}
+	before := tx.c.cold(t.id)
+	if err := t.refresh(ctx); err != nil {
+		return err
+	}
+	if tx.c.cold(t.id) == before {
+		return nil
+	}
+	s, err := tx.c.newSnapshot()
+	if err != nil {
+		return err
+	}
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	tx.snap.close()
+	tx.snap = s
+	return nil
 }
 
 // Writes tells whether the transaction has written anything that still stands.
@@ -134,13 +164,14 @@ type keyState struct {
 	entry  int    // newest entry of the transaction, -1
 	had    bool   // a row at the snapshot
 	oldKey string // its record key text
+	was    storage.Row
 }
 
 // state looks a key up: the transaction's own writes, then the hot tier, then the files.
 func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (keyState, error) {
 	if n, ok := tt.last[string(ikey)]; ok {
 		e := &tt.entries[n]
-		return keyState{exists: !e.del, row: e.row, key: e.key, part: e.part, entry: n, had: e.had, oldKey: e.oldKey}, nil
+		return keyState{exists: !e.del, row: e.row, key: e.key, part: e.part, entry: n, had: e.had, oldKey: e.oldKey, was: e.was}, nil
 	}
 	st := keyState{entry: -1}
 	if tt.fresh {
@@ -152,6 +183,9 @@ func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (keyState, er
 	}
 	if ok {
 		st.exists, st.had, st.row, st.key, st.oldKey, st.part = true, true, row, key, key, part
+		if len(tt.def.indexes) > 0 {
+			st.was = row
+		}
 	}
 	return st, nil
 }
@@ -210,7 +244,7 @@ func (tx *Tx) Insert(ctx context.Context, t *Table, row storage.Row) error {
 	if err := tx.checkUnique(ctx, tt, ikey, nil, row); err != nil {
 		return err
 	}
-	e := txEntry{ikey: string(ikey), row: row, key: key, part: part, had: st.had, oldKey: st.oldKey, again: st.entry >= 0 && st.had}
+	e := txEntry{ikey: string(ikey), row: row, key: key, part: part, had: st.had, oldKey: st.oldKey, was: st.was, again: st.entry >= 0 && st.had}
 	tx.add(tt, e)
 	return nil
 }
@@ -253,7 +287,7 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 			return err
 		}
 		tx.remove(tt, oldKey, was)
-		tx.add(tt, txEntry{ikey: string(ikey), row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey, again: st.entry >= 0 && st.had})
+		tx.add(tt, txEntry{ikey: string(ikey), row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey, was: st.was, again: st.entry >= 0 && st.had})
 		return nil
 	}
 	if st.exists && d.merge == storage.EventTime && d.ordering >= 0 && compareOrdering(row[d.ordering], st.row[d.ordering]) < 0 {
@@ -262,7 +296,7 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 	if err := tx.checkUnique(ctx, tt, ikey, ikey, row); err != nil {
 		return err
 	}
-	e := txEntry{ikey: string(ikey), row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey}
+	e := txEntry{ikey: string(ikey), row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey, was: st.was}
 	if st.entry >= 0 {
 		e.again = tt.entries[st.entry].again
 	}
@@ -293,7 +327,7 @@ func (tx *Tx) Delete(ctx context.Context, t *Table, old storage.Row) error {
 }
 
 func (tx *Tx) remove(tt *txTable, ikey []byte, st keyState) {
-	tx.add(tt, txEntry{ikey: string(ikey), del: true, row: st.row, key: st.key, part: st.part, had: st.had, oldKey: st.oldKey})
+	tx.add(tt, txEntry{ikey: string(ikey), del: true, row: st.row, key: st.key, part: st.part, had: st.had, oldKey: st.oldKey, was: st.was})
 }
 
 func (tx *Tx) add(tt *txTable, e txEntry) {
@@ -326,6 +360,9 @@ func (tx *Tx) writable(ctx context.Context, t *Table, row storage.Row) (*txTable
 	}
 	if d.merge == storage.EventTime && d.ordering >= 0 && row[d.ordering] == nil {
 		return nil, fmt.Errorf("%w: ordering column %s of %s is NULL", ErrInvalid, d.spec.OrderingField, d)
+	}
+	if err := d.checkPath(row); err != nil {
+		return nil, err
 	}
 	return tt, tx.c.room(0)
 }
@@ -451,7 +488,7 @@ func (tx *Tx) updateByValue(ctx context.Context, tt *txTable, old, row storage.R
 		st = keyState{entry: -1, key: tx.c.generateKey()}
 		ikey = tt.def.textKey(st.key, part)
 	}
-	tx.add(tt, txEntry{ikey: string(ikey), row: row, key: st.key, part: part, had: st.had, oldKey: st.oldKey})
+	tx.add(tt, txEntry{ikey: string(ikey), row: row, key: st.key, part: part, had: st.had, oldKey: st.oldKey, was: st.was})
 	b, err := storage.EncodeRow(tt.def.spec.Schema, row, nil)
 	if err != nil {
 		return err
@@ -746,19 +783,32 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 	return nil
 }
 
-// putSecondary adds the hints of a row's index values. Hints of earlier values stay until the index is rebuilt: they are checked against their row.
+// putSecondary adds the hints of a row's index values and takes away those of the row before: an older snapshot still sees them.
 func (c *Catalog) putSecondary(b *pebble.Batch, t index.TableID, d *tableDef, ikey []byte, e *txEntry) error {
-	if e.del {
-		return nil
-	}
 	for i := range d.indexes {
 		x := &d.indexes[i]
-		values, err := index.AppendKey(nil, x.cols, e.row)
-		if err != nil {
-			return err
+		var values, before []byte
+		var err error
+		if !e.del {
+			if values, err = index.AppendKey(nil, x.cols, e.row); err != nil {
+				return err
+			}
 		}
-		if err := c.index.PutSecondary(b, t, x.no, values, ikey); err != nil {
-			return err
+		if e.was != nil {
+			if before, err = index.AppendKey(nil, x.cols, e.was); err != nil {
+				return err
+			}
+			if !e.del && string(before) == string(values) {
+				continue
+			}
+			if err := c.index.DropSecondary(b, t, x.no, before, ikey); err != nil {
+				return err
+			}
+		}
+		if !e.del {
+			if err := c.index.PutSecondary(b, t, x.no, values, ikey); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

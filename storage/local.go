@@ -43,6 +43,9 @@ func NewLocal(fs vfs.FS, root string) *Local {
 	return &Local{fs: fs, root: root, synced: map[string]bool{}}
 }
 
+// Location gives the path of an object as other programs know it.
+func (l *Local) Location(name string) string { return l.fs.PathJoin(l.root, name) }
+
 // split checks a name and gives the path of its folder, of itself, and its last part. Parts such as ".." are refused,
 // since partition paths are made of data.
 func (l *Local) split(name string) (dir, path, last string, err error) {
