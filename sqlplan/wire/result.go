@@ -38,7 +38,7 @@ func (h *handler) answer(ctx *sql.Context, c *mysql.Conn, st *statement, schema 
 			}
 			return err
 		}
-		setStatus(ctx, c)
+		setStatus(ctx, c, st)
 		return nil
 	}
 
@@ -81,7 +81,7 @@ func (h *handler) answer(ctx *sql.Context, c *mysql.Conn, st *statement, schema 
 		iter, projs = server.GetDeferredProjections(iter)
 	}
 	w.projs = projs
-	setStatus(ctx, c)
+	setStatus(ctx, c, st)
 	for n := 0; ; n++ {
 		if n&255 == 0 && ctx.Err() != nil {
 			return interrupted(ctx, ctx.Err())

@@ -23,6 +23,7 @@ type statement struct {
 	multi    bool               // text may hold further statements
 	prepared *mysql.PrepareData // nil: text protocol
 	binary   bool               // rows go out in the binary protocol
+	cursor   bool               // after its first rows the connection is the command loop's, which fetches the others
 	send     mysql.ResultSpoolFn
 
 	ast     sqlparser.Statement // nil until parsed
@@ -48,6 +49,8 @@ func (h *handler) run(ctx context.Context, c *mysql.Conn, st *statement) (rest s
 		return "", err
 	}
 	defer leave()
+	w, _ := c.Conn.(*conn)
+	st.cursor = w != nil && st.prepared != nil && w.opensCursor(st.prepared.StatementID)
 	unwatch := h.watch(ctx, c, cancel)
 	defer unwatch()
 	send := st.send
@@ -76,16 +79,14 @@ func (h *handler) run(ctx context.Context, c *mysql.Conn, st *statement) (rest s
 	}
 	h.s.Metrics.ErrorsTotal.Add(1)
 	e := mysqlError(h.s.o.MapError, err)
-	w, _ := c.Conn.(*conn)
-	cursor := w != nil && st.prepared != nil && w.opensCursor(st.prepared.StatementID)
 	if !st.started {
-		if cursor {
+		if st.cursor {
 			w.failed.Store(e) // the protocol layer has no place for it
 		}
 		return "", e
 	}
 	h.s.log.Debug("statement failed after its first rows", "connection", c.ConnectionID, "err", e)
-	if !cursor && sendError(c, e) {
+	if !st.cursor && sendError(c, e) {
 		return "", nil
 	}
 	return "", e
@@ -138,7 +139,7 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 			if failed && own {
 				abandon(sqlCtx)
 			}
-			setStatus(sqlCtx, c)
+			setStatus(sqlCtx, c, st)
 		}()
 		text := st.text
 		st.ast, st.more = nil, false
@@ -235,8 +236,10 @@ func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text s
 	if err := h.answer(ctx, c, st, schema, iter); err != nil {
 		return err
 	}
-	if collation != "" {
-		return ctx.SetSessionVariable(ctx, "collation_connection", collation)
+	if collation != "" { // known to exist; the client has its OK already
+		if err := ctx.SetSessionVariable(ctx, "collation_connection", collation); err != nil {
+			h.s.log.Error("setting the collation of SET NAMES", "collation", collation, "err", err)
+		}
 	}
 	return nil
 }
@@ -316,7 +319,10 @@ func abandon(ctx *sql.Context) {
 }
 
 // setStatus puts the session's transaction state where the next packet takes its flags from.
-func setStatus(ctx *sql.Context, c *mysql.Conn) {
+func setStatus(ctx *sql.Context, c *mysql.Conn, st *statement) {
+	if st.cursor && st.started {
+		return
+	}
 	flags := c.StatusFlags &^ (mysql.ServerStatusAutocommit | mysql.ServerInTransaction)
 	on, err := plan.IsSessionAutocommit(ctx)
 	if err != nil || on {
