@@ -28,6 +28,7 @@ type editor struct {
 	// REPLACE over event times: the row that goes when the next one comes.
 	replaced sql.Row
 	checks   *rowChecks // of a table with VIRTUAL columns
+	codec    *rowCodec
 }
 
 var (
@@ -91,6 +92,9 @@ func (e *editor) begin(ctx *sql.Context) error {
 	t := e.table
 	if e.checks, e.err = newRowChecks(ctx, t.db.name, t.Name(), t.def.pk.Schema, t.def.table.Checks); e.err != nil {
 		e.err = mysqlError(e.err)
+		return e.err
+	}
+	if e.codec, e.err = t.def.codec.zoned(ctx); e.err != nil {
 		return e.err
 	}
 	e.began, e.tx, e.mark = true, tx, tx.Mark()
@@ -161,7 +165,7 @@ func (e *editor) encode(row sql.Row) (storage.Row, error) {
 		return nil, sql.ErrInsertIntoNonNullableProvidedNull.New(def.pk.Schema[def.ordering].Name)
 	}
 	dst := make(storage.Row, len(def.spec.Schema.Fields))
-	if err := def.codec.encode(row, dst); err != nil {
+	if err := e.codec.encode(row, dst); err != nil {
 		return nil, err
 	}
 	return dst, nil
@@ -273,7 +277,7 @@ func (e *editor) changed(ctx *sql.Context, err error) error {
 	if !errors.As(err, &dup) {
 		return mysqlError(err)
 	}
-	existing, derr := e.table.def.codec.decodeRow(dup.Existing)
+	existing, derr := e.codec.decodeRow(dup.Existing)
 	if derr != nil {
 		return mysqlError(derr)
 	}

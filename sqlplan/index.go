@@ -1,6 +1,8 @@
 package sqlplan
 
 import (
+	"time"
+
 	"github.com/dolthub/go-mysql-server/sql"
 
 	"github.com/lakesql/lakesql/catalog"
@@ -337,7 +339,12 @@ func (x *index) bound(ctx *sql.Context, col *sql.Column, codec *columnCodec, cut
 	if cmp, err := typ.Compare(ctx, conv, key); err != nil || cmp != 0 {
 		return nil, false, false
 	}
-	sv, err := codec.toStorage(conv)
+	var sv any
+	if clock, ok := conv.(time.Time); ok && isTimestamp(col.Type) {
+		sv, err = stampBound(ctx, codec, clock, upper)
+	} else {
+		sv, err = codec.toStorage(conv)
+	}
 	if err != nil {
 		return nil, false, false
 	}

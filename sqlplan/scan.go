@@ -98,6 +98,9 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 		return nil, mysqlError(err)
 	}
 	codec, err := t.def.codec.over(inFile, st)
+	if err == nil {
+		codec, err = codec.zoned(ctx)
+	}
 	if err != nil {
 		return nil, mysqlError(err)
 	}

@@ -25,6 +25,9 @@ type Session struct {
 	nested bool
 	// prepared names the prepared statements that read meta columns.
 	prepared map[string]bool
+
+	zoneName string         // value of @@time_zone that zoneOf stands for
+	zoneOf   *time.Location // nil: not looked up yet
 }
 
 // statement is what the running statement has open.

@@ -3,7 +3,9 @@ package wire
 import (
 	"math"
 	"strconv"
+	"time"
 
+	"github.com/cockroachdb/apd/v3"
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/types"
 	"github.com/dolthub/vitess/go/sqltypes"
@@ -78,6 +80,30 @@ func converterOf(ctx *sql.Context, t sql.Type, binary bool) converter {
 			}
 			return general(w, v)
 		}
+	case querypb.Type_DATETIME, querypb.Type_TIMESTAMP:
+		dt, ok := t.(sql.DatetimeType)
+		if !ok {
+			return general
+		}
+		precision := dt.Precision()
+		unit := time.Second
+		for range precision {
+			unit /= 10
+		}
+		return func(w *rowWriter, v any) (sqltypes.Value, error) {
+			// The type's own way rounds, and refuses a TIMESTAMP that its zone's clock shows beyond the type's range in UTC.
+			if x, ok := v.(time.Time); ok && x.Year() > 0 && x.Year() <= 9999 && time.Duration(x.Nanosecond())%unit == 0 {
+				return w.text(typ, appendDatetime(w.buf, x, precision)), nil
+			}
+			return general(w, v)
+		}
+	case querypb.Type_DECIMAL:
+		return func(w *rowWriter, v any) (sqltypes.Value, error) {
+			if d, ok := v.(*apd.Decimal); ok && d.Negative && d.IsZero() {
+				v = new(apd.Decimal).Abs(d) // MySQL's decimals have no negative zero
+			}
+			return general(w, v)
+		}
 	case querypb.Type_VARCHAR, querypb.Type_TEXT, querypb.Type_CHAR:
 		st, ok := t.(sql.StringType)
 		if !ok {
@@ -101,6 +127,21 @@ func charsetResultsPlain(ctx *sql.Context) bool {
 		return true
 	}
 	return false
+}
+
+// appendDatetime writes a time with so many digits behind the seconds.
+func appendDatetime(b []byte, t time.Time, precision int) []byte {
+	b = t.AppendFormat(b, time.DateTime)
+	if precision == 0 {
+		return b
+	}
+	b = append(b, '.')
+	n := t.Nanosecond()
+	for div := int(1e8); precision > 0; precision-- {
+		b = append(b, byte('0'+n/div%10))
+		div /= 10
+	}
+	return b
 }
 
 // text takes the bytes that were appended behind w.buf as a value.
