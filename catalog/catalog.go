@@ -175,7 +175,8 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 
 func (c *Catalog) openState(ctx context.Context) error {
 	state := c.fs.PathJoin(c.dir, stateFolder)
-	cache := pebble.NewCache(c.o.CacheBytes / 2)
+	// Memory tables are taken out of the block cache's share: without room for them there would be no block cache left.
+	cache := pebble.NewCache(c.o.CacheBytes/2 + 4*memTableBytes)
 	defer cache.Unref()
 	po := &pebble.Options{
 		FS: c.fs, Cache: cache, Logger: pebbleLog{c.log}, MemTableSize: memTableBytes, MemTableStopWritesThreshold: 4,
@@ -698,7 +699,7 @@ const (
 	diskReserve = 3 * memTableBytes
 	diskCheck   = 250 * time.Millisecond
 
-	memTableBytes = 32 << 20
+	memTableBytes = 16 << 20
 )
 
 // generateKey makes a record key for a row of a table without a key: no other run and no other row has it.
