@@ -19,10 +19,33 @@ import (
 // metaColumns marks the meta columns of tables in a statement. A column of that name that comes out of a subquery, a common
 // table expression or a view is an ordinary one.
 func (p *parser) metaColumns(ctx context.Context, stmt ast.Statement) (ast.Statement, error) {
+	// The walk of the front end's tree does not go into these.
+	switch s := stmt.(type) {
+	case *ast.Explain:
+		_, err := p.metaColumns(ctx, s.Statement)
+		return stmt, err
+	case *ast.DDL:
+		if s.ViewSpec != nil && s.ViewSpec.ViewExpr != nil {
+			if _, err := p.metaColumns(ctx, s.ViewSpec.ViewExpr); err != nil {
+				return nil, err
+			}
+		}
+		if s.OptSelect != nil && s.OptSelect.Select != nil {
+			if _, err := p.metaColumns(ctx, s.OptSelect.Select); err != nil {
+				return nil, err
+			}
+		}
+		return stmt, nil
+	case nil:
+		return stmt, nil
+	}
 	if !namesMeta(stmt) {
 		return stmt, nil
 	}
 	m := &metaMarker{engine: p.engine}
+	if in, ok := stmt.(*ast.Insert); ok {
+		m.into = strings.ToLower(in.Table.Name.String())
+	}
 	if c, ok := ctx.(*sql.Context); ok {
 		m.ctx = c
 	}
@@ -30,9 +53,19 @@ func (p *parser) metaColumns(ctx context.Context, stmt ast.Statement) (ast.State
 		return nil, err
 	}
 	if m.found && m.ctx != nil {
-		sessionOf(m.ctx).stmt.meta = true
+		s := sessionOf(m.ctx)
+		s.stmt.meta, s.stmt.into = true, m.into
+		if m.into != "" && m.reads[m.into] {
+			return nil, errMetaSelf(m.into)
+		}
 	}
 	return stmt, nil
+}
+
+// offersMeta says whether a table shows its meta columns to the running statement. The table of an INSERT does not, since
+// the front end would ask for values of all its columns.
+func (s *Session) offersMeta(table string) bool {
+	return s.stmt.meta && !strings.EqualFold(s.stmt.into, table)
 }
 
 // namesMeta says whether a statement has a column of a meta column's name at all.
@@ -73,6 +106,8 @@ type metaMarker struct {
 	engine *Engine
 	ctx    *sql.Context // nil: no session
 	found  bool
+	into   string          // the table of an INSERT, in lower case
+	reads  map[string]bool // tables in FROM clauses, in lower case
 }
 
 // metaScope is the FROM clause that surrounds an expression.
@@ -205,6 +240,12 @@ func (m *metaMarker) addTable(s *metaScope, t ast.TableExpr) {
 		alias := strings.ToLower(t.As.String())
 		name, ok := t.Expr.(ast.TableName)
 		base := ok && !s.isCommon(strings.ToLower(name.Name.String())) && !m.isView(name)
+		if base {
+			if m.reads == nil {
+				m.reads = map[string]bool{}
+			}
+			m.reads[strings.ToLower(name.Name.String())] = true
+		}
 		if ok && alias == "" {
 			alias = strings.ToLower(name.Name.String())
 		}
@@ -245,7 +286,13 @@ func (m *metaMarker) isView(name ast.TableName) bool {
 
 // PrepareQuery keeps a parsed statement for EXECUTE, and whether it reads meta columns.
 func (s *Session) PrepareQuery(query string, stmt ast.Statement) {
-	s.prepared[query] = s.stmt.meta
+	delete(s.prepared, query)
+	if s.stmt.meta {
+		s.prepared[query] = ""
+		if in, ok := stmt.(*ast.Insert); ok {
+			s.prepared[query] = strings.ToLower(in.Table.Name.String())
+		}
+	}
 	s.BaseSession.PrepareQuery(query, stmt)
 }
 
@@ -255,8 +302,8 @@ func (s *Session) UnprepareQuery(query string) {
 }
 
 func (s *Session) GetPreparedQuery(query string) (ast.Statement, bool) {
-	if s.prepared[query] {
-		s.stmt.meta = true
+	if into, ok := s.prepared[query]; ok {
+		s.stmt.meta, s.stmt.into = true, into
 	}
 	return s.BaseSession.GetPreparedQuery(query)
 }

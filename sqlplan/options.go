@@ -225,5 +225,10 @@ func errMetaWrite(name string) error {
 	return mysql.NewSQLError(erGeneratedValue, stateGeneral, "The value of meta column '%s' is Hudi's: it cannot be written", name)
 }
 
+func errMetaSelf(table string) error {
+	return mysql.NewSQLError(mysql.ERNotSupportedYet, stateNotSupported,
+		"This version of lakesql doesn't yet support INSERT INTO '%s' with meta columns of the same table", table)
+}
+
 // erGeneratedValue is MySQL's number for a value given to a generated column.
 const erGeneratedValue = 3105

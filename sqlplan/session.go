@@ -23,8 +23,8 @@ type Session struct {
 	temps  *temporaries // nil: no temporary table was made yet
 	// nested says that a procedure runs inside of a statement that changes tables: a trigger has called it.
 	nested bool
-	// prepared names the prepared statements that read meta columns.
-	prepared map[string]bool
+	// prepared has the prepared statements that read meta columns, with the table into which they insert ("" if none).
+	prepared map[string]string
 
 	zoneName string         // value of @@time_zone that zoneOf stands for
 	zoneOf   *time.Location // nil: not looked up yet
@@ -35,6 +35,7 @@ type statement struct {
 	edits     map[*catalog.Table]*edit
 	snapshots map[catalog.AsOf]*catalog.Snapshot
 	meta      bool            // it names meta columns, so tables offer them
+	into      string          // the table, in lower case, into which it inserts: that one does not
 	truncates map[string]bool // tables that TRUNCATE TABLE names, in lower case
 	altered   bool            // it changed the definition of a table that it may go on to read
 	late      uint64          // rows that an event-time table ignored
@@ -93,7 +94,7 @@ func (e *Engine) NewSession(ctx context.Context, conn *mysql.Conn, addr string) 
 }
 
 func (e *Engine) newSession(base *sql.BaseSession) *Session {
-	return &Session{BaseSession: base, engine: e, prepared: map[string]bool{}}
+	return &Session{BaseSession: base, engine: e, prepared: map[string]string{}}
 }
 
 // txOf gives the session's transaction over a catalog, and begins it if need be.

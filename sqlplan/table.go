@@ -21,7 +21,8 @@ type table struct {
 	def       *definition
 	temporary bool
 
-	schema     sql.Schema // the columns it offers, in order
+	whole      sql.Schema // all columns: the table's own, then the meta columns if the statement names some
+	schema     sql.Schema // the columns that it gives, in order
 	projection []string   // names as asked for; nil: all
 	columns    []string   // names in the table's files, "" for VIRTUAL columns that are not kept
 	old        *catalog.Snapshot
@@ -64,7 +65,7 @@ func newTable(ctx *sql.Context, db *database, c *catalog.Catalog, t *catalog.Tab
 			col.DatabaseSource = db.name
 		}
 	}
-	if sessionOf(ctx).stmt.meta {
+	if sessionOf(ctx).offersMeta(def.name) {
 		out.schema = slices.Clone(out.schema)
 		for _, name := range storage.MetaColumns {
 			out.schema = append(out.schema, &sql.Column{
@@ -73,6 +74,7 @@ func newTable(ctx *sql.Context, db *database, c *catalog.Catalog, t *catalog.Tab
 			})
 		}
 	}
+	out.whole = out.schema
 	out.columns = out.fileColumns(out.schema)
 	return out, nil
 }
@@ -107,7 +109,9 @@ func (t *table) Projections() []string          { return t.projection }
 func (t *table) Schema(*sql.Context) sql.Schema { return t.schema }
 
 // PrimaryKeySchema is of the whole table, whatever the projection.
-func (t *table) PrimaryKeySchema(*sql.Context) sql.PrimaryKeySchema { return t.def.pk }
+func (t *table) PrimaryKeySchema(*sql.Context) sql.PrimaryKeySchema {
+	return sql.PrimaryKeySchema{Schema: t.whole, PkOrdinals: t.def.pk.PkOrdinals}
+}
 
 func (t *table) WithProjections(ctx *sql.Context, names []string) (sql.Table, error) {
 	return t.project(names)
@@ -123,24 +127,20 @@ func (t *ownTable) WithProjections(ctx *sql.Context, names []string) (sql.Table,
 
 // project gives the table with only these columns, in this order; nil: all.
 func (t *table) project(names []string) (*table, error) {
-	whole := t.def.pk.Schema
-	if t.projection == nil {
-		whole = t.schema
-	}
 	p := *t
 	if names == nil {
-		p.schema, p.projection = whole, nil
+		p.schema, p.projection = t.whole, nil
 		p.columns = p.fileColumns(p.schema)
 		return &p, nil
 	}
 	p.projection = names
 	p.schema = make(sql.Schema, len(names))
 	for i, n := range names {
-		k := whole.IndexOfColName(n)
+		k := t.whole.IndexOfColName(n)
 		if k < 0 {
 			return nil, sql.ErrTableColumnNotFound.New(t.Name(), n)
 		}
-		p.schema[i] = whole[k]
+		p.schema[i] = t.whole[k]
 	}
 	p.columns = p.fileColumns(p.schema)
 	return &p, nil
