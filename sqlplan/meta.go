@@ -31,35 +31,39 @@ func (p *parser) metaColumns(ctx context.Context, stmt ast.Statement) (ast.State
 			}
 		}
 		if s.OptSelect != nil && s.OptSelect.Select != nil {
-			if _, err := p.metaColumns(ctx, s.OptSelect.Select); err != nil {
+			if err := p.markMeta(ctx, s.OptSelect.Select, s.Table.Name.String()); err != nil {
 				return nil, err
 			}
 		}
 		return stmt, nil
 	case nil:
 		return stmt, nil
+	case *ast.Insert:
+		return stmt, p.markMeta(ctx, s, s.Table.Name.String())
 	}
+	return stmt, p.markMeta(ctx, stmt, "")
+}
+
+// markMeta marks the meta columns of a statement that inserts into a table, "" if into none.
+func (p *parser) markMeta(ctx context.Context, stmt ast.Statement, into string) error {
 	if !namesMeta(stmt) {
-		return stmt, nil
+		return nil
 	}
-	m := &metaMarker{engine: p.engine}
-	if in, ok := stmt.(*ast.Insert); ok {
-		m.into = strings.ToLower(in.Table.Name.String())
-	}
+	m := &metaMarker{engine: p.engine, into: strings.ToLower(into)}
 	if c, ok := ctx.(*sql.Context); ok {
 		m.ctx = c
 	}
 	if err := m.walk(stmt, nil); err != nil {
-		return nil, err
+		return err
 	}
 	if m.found && m.ctx != nil {
+		if m.into != "" && m.reads[m.into] {
+			return errMetaSelf(m.into)
+		}
 		s := sessionOf(m.ctx)
 		s.stmt.meta, s.stmt.into = true, m.into
-		if m.into != "" && m.reads[m.into] {
-			return nil, errMetaSelf(m.into)
-		}
 	}
-	return stmt, nil
+	return nil
 }
 
 // offersMeta says whether a table shows its meta columns to the running statement. The table of an INSERT does not, since
