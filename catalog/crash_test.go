@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sort"
 	"strings"
@@ -265,7 +266,7 @@ func TestCrash(t *testing.T) {
 func TestFaults(t *testing.T) {
 	ctx := context.Background()
 	step := envInt("STEP", 23) // every operation with STEP=1
-	for n := int32(0); ; n += int32(step) {
+	for n := int32(envInt("FIRST", 0)); ; n += int32(step) {
 		fs := vfs.NewCrashableMem()
 		c := testOpen(t, fs, Options{})
 		require.NoError(t, crashTables(ctx, c))
@@ -277,6 +278,9 @@ func TestFaults(t *testing.T) {
 		var ops atomic.Int32
 		acked := faultRun(t, errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if strings.Contains(op.Path, "warehouse/") && ops.Add(1) == n+1 {
+				if os.Getenv("LAKESQL_TEST_LOG") != "" {
+					t.Logf("fails: %v %s", op.Kind, op.Path)
+				}
 				return errorfs.ErrInjected
 			}
 			return nil

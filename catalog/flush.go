@@ -998,6 +998,10 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 			return b.Delete(idKey(prefixIntent, t.id), nil)
 		})
 	}
+	// Its name may be there without being durable: the sync that failed may be why it was not settled.
+	if err := c.syncFolder(c.path(join(d.dir, ".hoodie"))); err != nil {
+		return err
+	}
 	// The locations of its rows are found again from the files, as an adopted instant's are.
 	a, err := t.reindex(ctx, tl)
 	if err != nil {

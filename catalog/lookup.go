@@ -153,10 +153,15 @@ func (tx *Tx) ownWithin(tt *txTable, x *tableIndex, cols []index.Column, b index
 		// Every state that the chain went through counts: a scan may be bound to an earlier one.
 		for n := tt.last[k]; n >= 0; n = tt.entries[n].prev {
 			e := &tt.entries[n]
-			if e.del {
+			if e.del() {
 				continue
 			}
-			v, err := index.AppendKey(nil, x.cols, e.row)
+			p := e.decoded()
+			row, err := tt.row(&p)
+			if err != nil {
+				return err
+			}
+			v, err := index.AppendKey(nil, x.cols, row)
 			if err != nil {
 				return err
 			}
@@ -185,7 +190,7 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, want *storage.Schema, keys 
 		own := map[string]*txEntry{}
 		for _, k := range keys {
 			n, ok := tt.last[k]
-			for ok && o.UseMark && n >= 0 && tt.entries[n].op >= int(o.Mark) {
+			for ok && o.UseMark && n >= 0 && int(tt.entries[n].op) >= int(o.Mark) {
 				n = tt.entries[n].prev
 			}
 			if ok && n >= 0 {
@@ -196,7 +201,7 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, want *storage.Schema, keys 
 		tx.mu.Unlock()
 		for _, k := range keys {
 			if e := own[k]; e != nil {
-				if !e.del && !out.add(e.row, e.key, e.part) {
+				if !e.del() && !out.addPacket(e.decoded()) {
 					return
 				}
 				continue

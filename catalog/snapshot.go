@@ -204,10 +204,11 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 		drop := map[string]bool{}
 		ownKeys := map[string]bool{}
 		for _, e := range st.own {
+			p := e.decoded()
 			if e.had {
-				ownKeys[d.dropKey(e.part, e.oldKey)] = true
+				ownKeys[d.dropKey(p.part, e.oldKey(&p))] = true
 			}
-			ownKeys[d.dropKey(e.part, e.key)] = true
+			ownKeys[d.dropKey(p.part, p.key)] = true
 		}
 		var hotKeys map[string]bool
 		if st.hot != nil {
@@ -268,7 +269,7 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 		}
 		for _, ikey := range sortedKeys(st.own) {
 			e := st.own[ikey]
-			if !e.del && !out.add(e.row, e.key, e.part) {
+			if !e.del() && !out.addPacket(e.decoded()) {
 				return
 			}
 		}
@@ -391,6 +392,16 @@ func (k *rowSink) add(row storage.Row, key, part string) bool {
 	return true
 }
 
+// addPacket adds the row of a packet.
+func (k *rowSink) addPacket(p packetRow) bool {
+	row, err := k.def.decodeRow(p.schema, p.row)
+	if err != nil {
+		k.yield(storage.Batch{}, err)
+		return false
+	}
+	return k.add(row, p.key, p.part)
+}
+
 func (k *rowSink) flush() bool {
 	if k.b.Len() > 0 {
 		return k.yield(k.b.Batch(), nil)
@@ -505,7 +516,7 @@ func (tx *Tx) own(tt *txTable, o ScanOptions) map[string]*txEntry {
 	own := make(map[string]*txEntry, len(tt.last))
 	for k, n := range tt.last {
 		if o.UseMark {
-			for n >= 0 && tt.entries[n].op >= int(o.Mark) {
+			for n >= 0 && int(tt.entries[n].op) >= int(o.Mark) {
 				n = tt.entries[n].prev
 			}
 			if n < 0 {

@@ -39,29 +39,15 @@ type txTable struct {
 	fresh bool // the table had no row at the snapshot
 
 	entries []txEntry
-	last    map[string]int      // index key → its newest entry
+	last    map[string]int32    // index key → its newest entry
 	unique  map[string][]string // index number and values → index keys that got them in this transaction
-	bytes   int64
+	mem     arena
+	buf     []byte
 	byValue map[string][]string // keyless tables: encoded row → record keys, made by the first search of a statement
 	valueAt int                 // writes of the transaction that byValue reflects
 
 	recents *index.RecentIter
 	locs    *index.LocationIter
-}
-
-// txEntry is one write. The chain of entries of a key goes back by prev.
-type txEntry struct {
-	op     int // number of the write in the transaction
-	ikey   string
-	prev   int // entry of the same key before, -1
-	del    bool
-	again  bool // the key had been deleted
-	row    storage.Row
-	key    string // record key text
-	part   string
-	oldKey string      // record key text of the row that was there at the snapshot, if it is another one
-	had    bool        // the key had a row at the snapshot
-	was    storage.Row // that row, in tables with secondary indexes
 }
 
 // Begin starts a transaction on the newest durable commit.
@@ -98,7 +84,7 @@ func (tx *Tx) table(ctx context.Context, t *Table) (*txTable, error) {
 			return nil, fmt.Errorf("%w: table %s", ErrNotFound, t)
 		}
 	}
-	tt := &txTable{t: t, def: t.def.Load(), cold: cold, last: map[string]int{}}
+	tt := &txTable{t: t, def: t.def.Load(), cold: cold, last: map[string]int32{}}
 	tt.fresh = t.lastSeq.Load() == 0 && len(cold.newest()) == 0
 	tx.tabs[t.id] = tt
 	tx.order = append(tx.order, tt)
@@ -140,12 +126,12 @@ func (tx *Tx) Mark() Mark { return Mark(tx.ops) }
 // RollbackTo undoes the writes since the mark.
 func (tx *Tx) RollbackTo(m Mark) error {
 	for _, tt := range tx.order {
-		for n := len(tt.entries); n > 0 && tt.entries[n-1].op >= int(m); n = len(tt.entries) {
+		for n := len(tt.entries); n > 0 && int(tt.entries[n-1].op) >= int(m); n = len(tt.entries) {
 			e := &tt.entries[n-1]
 			if e.prev < 0 {
-				delete(tt.last, e.ikey)
+				delete(tt.last, textView(e.ikey()))
 			} else {
-				tt.last[e.ikey] = e.prev
+				tt.last[textView(e.ikey())] = e.prev
 			}
 			tt.entries = tt.entries[:n-1]
 		}
@@ -153,41 +139,6 @@ func (tx *Tx) RollbackTo(m Mark) error {
 	}
 	tx.ops = min(tx.ops, int(m))
 	return nil
-}
-
-// keyState is what a transaction sees of a key.
-type keyState struct {
-	exists bool
-	row    storage.Row
-	key    string // record key text of the row
-	part   string
-	entry  int    // newest entry of the transaction, -1
-	had    bool   // a row at the snapshot
-	oldKey string // its record key text
-	was    storage.Row
-}
-
-// state looks a key up: the transaction's own writes, then the hot tier, then the files.
-func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (keyState, error) {
-	if n, ok := tt.last[string(ikey)]; ok {
-		e := &tt.entries[n]
-		return keyState{exists: !e.del, row: e.row, key: e.key, part: e.part, entry: n, had: e.had, oldKey: e.oldKey, was: e.was}, nil
-	}
-	st := keyState{entry: -1}
-	if tt.fresh {
-		return st, nil
-	}
-	row, key, part, ok, err := tx.snap.get(ctx, tt, ikey)
-	if err != nil {
-		return st, err
-	}
-	if ok {
-		st.exists, st.had, st.row, st.key, st.oldKey, st.part = true, true, row, key, key, part
-		if len(tt.def.indexes) > 0 {
-			st.was = row
-		}
-	}
-	return st, nil
 }
 
 // Get finds a row by the values of the key columns.
@@ -209,7 +160,10 @@ func (tx *Tx) Get(ctx context.Context, t *Table, key storage.Row) (storage.Row, 
 	if err != nil || !st.exists {
 		return nil, false, err
 	}
-	return append(storage.Row(nil), st.row...), true, nil
+	if err := tx.load(ctx, tt, st); err != nil {
+		return nil, false, err
+	}
+	return st.row, true, nil
 }
 
 // Insert adds a row; *DuplicateKeyError if its key or a UNIQUE value is taken.
@@ -239,14 +193,20 @@ func (tx *Tx) Insert(ctx context.Context, t *Table, row storage.Row) error {
 		return err
 	}
 	if st.exists {
-		return &DuplicateKeyError{Table: d.String(), Key: project(row, d.keyCols), Existing: append(storage.Row(nil), st.row...)}
+		return tx.duplicate(ctx, tt, st, row)
 	}
 	if err := tx.checkUnique(ctx, tt, ikey, nil, row); err != nil {
 		return err
 	}
-	e := txEntry{ikey: string(ikey), row: row, key: key, part: part, had: st.had, oldKey: st.oldKey, was: st.was, again: st.entry >= 0 && st.had}
-	tx.add(tt, e)
-	return nil
+	return tx.add(tt, write{ikey: ikey, row: row, key: key, part: part, had: st.had, oldKey: st.oldKey, was: st.was, again: st.entry >= 0 && st.had})
+}
+
+// duplicate is the error of a row whose key is taken.
+func (tx *Tx) duplicate(ctx context.Context, tt *txTable, st *keyState, row storage.Row) error {
+	if err := tx.load(ctx, tt, st); err != nil {
+		return err
+	}
+	return &DuplicateKeyError{Table: tt.def.String(), Key: project(row, tt.def.keyCols), Existing: st.row}
 }
 
 // Update replaces old by row, whose key may be another one.
@@ -277,7 +237,7 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 	}
 	if string(oldKey) != string(ikey) {
 		if st.exists {
-			return &DuplicateKeyError{Table: d.String(), Key: project(row, d.keyCols), Existing: append(storage.Row(nil), st.row...)}
+			return tx.duplicate(ctx, tt, st, row)
 		}
 		if err := tx.checkUnique(ctx, tt, ikey, oldKey, row); err != nil {
 			return err
@@ -286,22 +246,27 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 		if err != nil {
 			return err
 		}
-		tx.remove(tt, oldKey, was)
-		tx.add(tt, txEntry{ikey: string(ikey), row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey, was: st.was, again: st.entry >= 0 && st.had})
-		return nil
+		if err := tx.remove(tt, oldKey, was); err != nil {
+			return err
+		}
+		return tx.add(tt, write{ikey: ikey, row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey, was: st.was, again: st.entry >= 0 && st.had})
 	}
-	if st.exists && d.merge == storage.EventTime && d.ordering >= 0 && compareOrdering(row[d.ordering], st.row[d.ordering]) < 0 {
-		return &LateError{Table: d.String(), Field: d.spec.OrderingField, Stored: st.row[d.ordering], Given: row[d.ordering]}
+	if st.exists && d.merge == storage.EventTime && d.ordering >= 0 {
+		if err := tx.load(ctx, tt, st); err != nil {
+			return err
+		}
+		if compareOrdering(row[d.ordering], st.row[d.ordering]) < 0 {
+			return &LateError{Table: d.String(), Field: d.spec.OrderingField, Stored: st.row[d.ordering], Given: row[d.ordering]}
+		}
 	}
 	if err := tx.checkUnique(ctx, tt, ikey, ikey, row); err != nil {
 		return err
 	}
-	e := txEntry{ikey: string(ikey), row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey, was: st.was}
+	w := write{ikey: ikey, row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey, was: st.was}
 	if st.entry >= 0 {
-		e.again = tt.entries[st.entry].again
+		w.again = tt.entries[st.entry].again()
 	}
-	tx.add(tt, e)
-	return nil
+	return tx.add(tt, w)
 }
 
 // Delete removes a row, found by its key, in a table without a key by value.
@@ -322,24 +287,7 @@ func (tx *Tx) Delete(ctx context.Context, t *Table, old storage.Row) error {
 	if err != nil || !st.exists {
 		return err
 	}
-	tx.remove(tt, ikey, st)
-	return nil
-}
-
-func (tx *Tx) remove(tt *txTable, ikey []byte, st keyState) {
-	tx.add(tt, txEntry{ikey: string(ikey), del: true, row: st.row, key: st.key, part: st.part, had: st.had, oldKey: st.oldKey, was: st.was})
-}
-
-func (tx *Tx) add(tt *txTable, e txEntry) {
-	tx.mu.Lock()
-	defer tx.mu.Unlock()
-	e.op, e.prev = tx.ops, -1
-	tx.ops++
-	if n, ok := tt.last[e.ikey]; ok {
-		e.prev = n
-	}
-	tt.last[e.ikey] = len(tt.entries)
-	tt.entries = append(tt.entries, e)
+	return tx.remove(tt, ikey, st)
 }
 
 // writable checks that the table can be written and the row fits it; everything that could make a row unwritable later is found here.
@@ -395,11 +343,14 @@ func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, r
 			if err != nil || !st.exists {
 				return err
 			}
+			if err := tx.load(ctx, tt, st); err != nil {
+				return err
+			}
 			has, err := index.AppendKey(nil, x.cols, st.row)
 			if err != nil || string(has) != string(values) {
 				return err
 			}
-			return &DuplicateKeyError{Table: tt.def.String(), Index: x.spec.Name, Key: project(row, x.cols), Existing: append(storage.Row(nil), st.row...)}
+			return &DuplicateKeyError{Table: tt.def.String(), Index: x.spec.Name, Key: project(row, x.cols), Existing: st.row}
 		}
 		for _, k := range tt.unique[id] {
 			if err := taken([]byte(k)); err != nil {
@@ -461,7 +412,7 @@ func (tx *Tx) findByValue(ctx context.Context, tt *txTable, old storage.Row) ([]
 		k := keys[len(keys)-1]
 		keys = keys[:len(keys)-1]
 		tt.byValue[string(b)] = keys
-		if n, ok := tt.last[k]; ok && tt.entries[n].del {
+		if n, ok := tt.last[k]; ok && tt.entries[n].del() {
 			continue
 		}
 		return []byte(k), nil
@@ -484,11 +435,15 @@ func (tx *Tx) updateByValue(ctx context.Context, tt *txTable, old, row storage.R
 	}
 	part := tt.def.partitionPath(row)
 	if tt.def.spec.PerPartition && part != st.part {
-		tx.remove(tt, ikey, st)
-		st = keyState{entry: -1, key: tx.c.generateKey()}
+		if err := tx.remove(tt, ikey, st); err != nil {
+			return err
+		}
+		st = &keyState{entry: -1, key: tx.c.generateKey()}
 		ikey = tt.def.textKey(st.key, part)
 	}
-	tx.add(tt, txEntry{ikey: string(ikey), row: row, key: st.key, part: part, had: st.had, oldKey: st.oldKey, was: st.was})
+	if err := tx.add(tt, write{ikey: ikey, row: row, key: st.key, part: part, had: st.had, oldKey: st.oldKey, was: st.was}); err != nil {
+		return err
+	}
 	b, err := storage.EncodeRow(tt.def.spec.Schema, row, nil)
 	if err != nil {
 		return err
@@ -564,30 +519,20 @@ func (tx *Tx) Commit(ctx context.Context) error {
 type change struct {
 	tt *txTable
 	e  *txEntry
-	p  packetRow
 }
 
 func (tx *Tx) decide(ctx context.Context) error {
-	// Encoding comes first: it may fail, and it needs no lock.
-	var changes []change
+	n := 0
+	for _, tt := range tx.order {
+		n += len(tt.last)
+	}
+	changes := make([]change, 0, n)
 	for _, tt := range tx.order {
 		for i := range tt.entries {
 			e := &tt.entries[i]
-			if tt.last[e.ikey] != i || e.del && !e.had {
-				continue
+			if tt.last[textView(e.ikey())] == int32(i) && (e.had || !e.del()) {
+				changes = append(changes, change{tt, e})
 			}
-			p := packetRow{del: e.del, again: e.again, schema: len(tt.def.schemas) - 1, ikey: []byte(e.ikey), key: e.key, part: e.part}
-			if e.had && e.oldKey != e.key {
-				p.coldKey = e.oldKey
-			}
-			if !e.del {
-				b, err := storage.EncodeRow(tt.def.spec.Schema, e.row, nil)
-				if err != nil {
-					return fmt.Errorf("row of %s: %w", tt.def, err)
-				}
-				p.row = b
-			}
-			changes = append(changes, change{tt, e, p})
 		}
 	}
 	for _, tt := range sortedByID(tx.order) {
@@ -605,7 +550,7 @@ func (tx *Tx) decide(ctx context.Context) error {
 	}
 	var size int64
 	for i := range changes {
-		size += int64(len(changes[i].p.row))
+		size += int64(len(changes[i].e.packet))
 	}
 	if err := tx.c.room(2 * size); err != nil {
 		return err
@@ -629,21 +574,26 @@ func (tx *Tx) conflicts(ch *change) (bool, error) {
 	if index.Seq(t.lastSeq.Load()) <= tx.snap.seq {
 		return false, nil
 	}
-	ikey := ch.p.ikey
+	ikey := ch.e.ikey()
 	if later, traced, err := tx.changedSince(t, ikey); err != nil || later {
 		return later, err
 	} else if !traced && index.Seq(t.forgotten.Load()) > tx.snap.seq {
 		return true, nil // a delete that the index forgot may have been of this key
 	}
-	if ch.p.del {
+	if ch.e.del() || len(ch.tt.def.indexes) == 0 {
 		return false, nil
+	}
+	p := ch.e.decoded()
+	row, err := ch.tt.row(&p)
+	if err != nil {
+		return false, err
 	}
 	for i := range ch.tt.def.indexes {
 		x := &ch.tt.def.indexes[i]
-		if !x.spec.Unique || index.HasNull(x.cols, ch.e.row) {
+		if !x.spec.Unique || index.HasNull(x.cols, row) {
 			continue
 		}
-		values, err := index.AppendKey(nil, x.cols, ch.e.row)
+		values, err := index.AppendKey(nil, x.cols, row)
 		if err != nil {
 			return false, err
 		}
@@ -693,7 +643,12 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	b := c.db.NewBatch()
+	size := 256
+	for i := range changes {
+		e := changes[i].e
+		size += len(e.packet) + len(e.ikey()) + 64 // the keys of both entries
+	}
+	b := c.db.NewBatchWithSize(size)
 	c.commitMu.Lock()
 	if c.failed != nil {
 		err := c.failed
@@ -704,7 +659,7 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 	for i := range changes {
 		conflict, err := tx.conflicts(&changes[i])
 		if err == nil && conflict {
-			err = fmt.Errorf("%w: key %s of %s", ErrConflict, changes[i].p.key, changes[i].tt.def)
+			err = fmt.Errorf("%w: key %s of %s", ErrConflict, changes[i].e.decoded().key, changes[i].tt.def)
 		}
 		if err != nil {
 			c.commitMu.Unlock()
@@ -715,8 +670,8 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 	seq := c.clock.next()
 	rec := commitRecord{}
 	counts := map[*txTable]*commitTable{}
+	grown := map[*Table]int64{} // rows
 	var err error
-	var buf []byte
 	for i := range changes {
 		ch := &changes[i]
 		ct := counts[ch.tt]
@@ -726,13 +681,18 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 			counts[ch.tt] = ct
 		}
 		ord := uint32(ct.rows)
-		buf = ch.p.append(buf[:0])
 		ct.rows++
-		ct.bytes += uint64(len(buf))
+		ct.bytes += uint64(len(ch.e.packet))
+		switch {
+		case ch.e.del():
+			grown[ch.tt.t]--
+		case !ch.e.had:
+			grown[ch.tt.t]++
+		}
 		err = firstError(err,
-			b.Set(packetKey(ch.tt.t.id, seq, ord), buf, nil),
-			c.index.PutRecent(b, ch.tt.t.id, ch.p.ikey, index.Recent{Seq: seq, Ord: ord, Delete: ch.p.del}),
-			c.putSecondary(b, ch.tt.t.id, ch.tt.def, ch.p.ikey, ch.e))
+			b.Set(packetKey(ch.tt.t.id, seq, ord), ch.e.packet, nil),
+			c.index.PutRecent(b, ch.tt.t.id, ch.e.ikey(), index.Recent{Seq: seq, Ord: ord, Delete: ch.e.del()}),
+			c.putSecondary(b, ch.tt, ch.e))
 	}
 	for i := range rec.tables {
 		for tt, ct := range counts {
@@ -742,6 +702,10 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 		}
 	}
 	err = firstError(err, b.Set(journalKey(seq), rec.encode(), nil), c.saveAuto(b, tx))
+	changes = nil
+	for tt := range counts {
+		tt.free() // the batch has it all
+	}
 	if err == nil {
 		err = c.db.ApplyNoSyncWait(b, pebble.Sync)
 	}
@@ -770,43 +734,53 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 	b.Close()
 	c.advance(seq)
 	c.metrics.CommitsTotal.Add(1)
-	for i := range changes {
-		ch := &changes[i]
-		switch {
-		case ch.e.del:
-			ch.tt.t.rows.Add(-1)
-		case !ch.e.had:
-			ch.tt.t.rows.Add(1)
-		}
+	for t, n := range grown {
+		t.rows.Add(n)
 	}
 	c.wake()
 	return nil
 }
 
 // putSecondary adds the hints of a row's index values and takes away those of the row before: an older snapshot still sees them.
-func (c *Catalog) putSecondary(b *pebble.Batch, t index.TableID, d *tableDef, ikey []byte, e *txEntry) error {
+func (c *Catalog) putSecondary(b *pebble.Batch, tt *txTable, e *txEntry) error {
+	d := tt.def
+	if len(d.indexes) == 0 {
+		return nil
+	}
+	var row, was storage.Row
+	p := e.decoded()
+	var err error
+	if !p.del {
+		if row, err = tt.row(&p); err != nil {
+			return err
+		}
+	}
+	if e.was != nil {
+		if was, err = d.decodeRow(len(d.schemas)-1, e.was); err != nil {
+			return err
+		}
+	}
 	for i := range d.indexes {
 		x := &d.indexes[i]
 		var values, before []byte
-		var err error
-		if !e.del {
-			if values, err = index.AppendKey(nil, x.cols, e.row); err != nil {
+		if row != nil {
+			if values, err = index.AppendKey(nil, x.cols, row); err != nil {
 				return err
 			}
 		}
-		if e.was != nil {
-			if before, err = index.AppendKey(nil, x.cols, e.was); err != nil {
+		if was != nil {
+			if before, err = index.AppendKey(nil, x.cols, was); err != nil {
 				return err
 			}
-			if !e.del && string(before) == string(values) {
+			if row != nil && string(before) == string(values) {
 				continue
 			}
-			if err := c.index.DropSecondary(b, t, x.no, before, ikey); err != nil {
+			if err := c.index.DropSecondary(b, tt.t.id, x.no, before, p.ikey); err != nil {
 				return err
 			}
 		}
-		if !e.del {
-			if err := c.index.PutSecondary(b, t, x.no, values, ikey); err != nil {
+		if row != nil {
+			if err := c.index.PutSecondary(b, tt.t.id, x.no, values, p.ikey); err != nil {
 				return err
 			}
 		}

@@ -58,6 +58,16 @@ func tableKey(prefix byte, t TableID) []byte {
 	return binary.BigEndian.AppendUint32(append(make([]byte, 0, 64), prefix), uint32(t))
 }
 
+// PrefixEnd gives the smallest key above all that begin with p; nil if there is none.
+func PrefixEnd(p []byte) []byte {
+	for i := len(p) - 1; i >= 0; i-- {
+		if p[i] != 0xff {
+			return append(append([]byte(nil), p[:i]...), p[i]+1)
+		}
+	}
+	return nil
+}
+
 // PutRecent notes that a commit changed a key.
 func (x *RecordIndex) PutRecent(b *pebble.Batch, t TableID, key []byte, r Recent) error {
 	k := append(tableKey(prefixRecent, t), key...)
