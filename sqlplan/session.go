@@ -263,7 +263,7 @@ func (s *Session) commitBeforeDDL(ctx *sql.Context) error {
 	if err := s.commit(ctx); err != nil {
 		return mysqlError(err)
 	}
-	s.stmt.meta, s.stmt.truncates, s.stmt.altered = old.meta, old.truncates, old.altered
+	s.stmt.meta, s.stmt.into, s.stmt.truncates, s.stmt.altered = old.meta, old.into, old.truncates, old.altered
 	if t != nil {
 		s.tx = &transaction{readOnly: t.readOnly}
 	}
