@@ -89,8 +89,15 @@ func (n *connection) failed(ctx context.Context, err error) error {
 	return wire.MySQLError(dialect.ClientError(err))
 }
 
-// open runs a statement up to its first row.
-func (n *connection) open(ctx context.Context, query string, args map[string]ast.Expr) (*gms.Context, gms.Schema, gms.RowIter, error) {
+// open runs a statement up to its first row. A panic of the front end is the statement's error: it must not end the program
+// that embeds the warehouse.
+func (n *connection) open(ctx context.Context, query string, args map[string]ast.Expr) (_ *gms.Context, _ gms.Schema, _ gms.RowIter, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			gms.SessionCommandEnd(n.session)
+			err = mysql.NewSQLError(erInternal, "HY000", "Internal error: %v", r)
+		}
+	}()
 	if n.rows != nil {
 		return nil, nil, nil, errors.New("lakesql: the connection still reads another result")
 	}
@@ -109,6 +116,9 @@ func (n *connection) open(ctx context.Context, query string, args map[string]ast
 	}
 	return c, sch, iter, nil
 }
+
+// erInternal is MySQL's number for a fault of the server itself.
+const erInternal = 1815
 
 // rerunMax is how often a conflicting statement runs before its error is the caller's.
 const rerunMax = 100

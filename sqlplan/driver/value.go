@@ -78,7 +78,7 @@ func bind(args []driver.NamedValue, loc *time.Location) (map[string]ast.Expr, er
 		default:
 			return nil, fmt.Errorf("lakesql: parameter %d has type %T", a.Ordinal, v)
 		}
-		out[fmt.Sprintf("v%d", a.Ordinal)] = ast.InjectedExpr{Expression: injected{lit}}
+		out[fmt.Sprintf("v%d", a.Ordinal)] = ast.InjectedExpr{Expression: injected{lit}, Auth: ast.AuthInformation{AuthType: ast.AuthType_IGNORE}}
 	}
 	return out, nil
 }
