@@ -1,0 +1,210 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/lakesql/lakesql/index"
+	"github.com/lakesql/lakesql/storage"
+)
+
+// txEntry is one write of a transaction, encoded as it will stand in the journal: a transaction may have very many of them.
+// The chain of entries of a key goes back by prev. An entry does not change.
+type txEntry struct {
+	op     int32  // number of the write in the transaction
+	prev   int32  // entry of the same key before, -1
+	packet []byte // packetRow
+	was    []byte // Avro of the row at the snapshot, in tables with secondary indexes
+	had    bool   // the key had a row at the snapshot
+}
+
+func (e *txEntry) del() bool   { return e.packet[0]&packetDelete != 0 }
+func (e *txEntry) again() bool { return e.packet[0]&packetAgain != 0 }
+
+// ikey gives the index key.
+func (e *txEntry) ikey() []byte {
+	d := decoder{b: e.packet[1:]}
+	d.uvarint()
+	return d.bytes()
+}
+
+// decoded gives the entry's parts.
+func (e *txEntry) decoded() packetRow {
+	p, err := decodePacket(e.packet)
+	if err != nil {
+		panic(err) // add has encoded it
+	}
+	return p
+}
+
+// oldKey gives the record key text of the row that was there at the snapshot; "" if there was none.
+func (e *txEntry) oldKey(p *packetRow) string {
+	switch {
+	case !e.had:
+		return ""
+	case e.packet[0]&packetColdKey != 0:
+		return p.coldKey
+	}
+	return p.key
+}
+
+// write is a write before it is encoded.
+type write struct {
+	ikey   []byte
+	row    storage.Row // nil: a delete
+	key    string      // record key text
+	part   string
+	had    bool // the key had a row at the snapshot
+	oldKey string
+	was    []byte
+	again  bool // the key had been deleted
+}
+
+// add encodes a write and notes it.
+func (tx *Tx) add(tt *txTable, w write) error {
+	p := packetRow{del: w.row == nil, again: w.again, schema: len(tt.def.schemas) - 1, ikey: w.ikey, key: w.key, part: w.part}
+	if w.had && w.oldKey != w.key {
+		p.coldKey = w.oldKey
+	}
+	buf := p.append(tt.buf[:0])
+	if w.row != nil {
+		var err error
+		if buf, err = storage.EncodeRow(tt.def.spec.Schema, w.row, buf); err != nil {
+			return fmt.Errorf("row of %s: %w", tt.def, err)
+		}
+	}
+	tt.buf = buf
+	e := txEntry{op: int32(tx.ops), prev: -1, packet: tt.mem.keep(buf), had: w.had}
+	if w.was != nil {
+		e.was = tt.mem.keep(w.was)
+	}
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	tx.ops++
+	key := textView(e.ikey())
+	if n, ok := tt.last[key]; ok {
+		e.prev = n
+	}
+	tt.last[key] = int32(len(tt.entries))
+	tt.entries = append(tt.entries, e)
+	return nil
+}
+
+func (tx *Tx) remove(tt *txTable, ikey []byte, st *keyState) error {
+	return tx.add(tt, write{ikey: ikey, key: st.key, part: st.part, had: st.had, oldKey: st.oldKey, was: st.was})
+}
+
+// row decodes the row of an entry or of the hot tier.
+func (tt *txTable) row(p *packetRow) (storage.Row, error) { return tt.def.decodeRow(p.schema, p.row) }
+
+// free gives up the writes once they stand in a batch.
+func (tt *txTable) free() {
+	tt.entries, tt.last, tt.unique, tt.byValue, tt.mem, tt.buf = nil, nil, nil, nil, arena{}, nil
+}
+
+// arena keeps many small byte slices in few allocations.
+type arena struct{ chunk []byte }
+
+const arenaChunk = 1 << 20
+
+func (a *arena) keep(b []byte) []byte {
+	if cap(a.chunk)-len(a.chunk) < len(b) {
+		a.chunk = make([]byte, 0, max(len(b), min(2*cap(a.chunk), arenaChunk)))
+	}
+	n := len(a.chunk)
+	a.chunk = append(a.chunk, b...)
+	return a.chunk[n:len(a.chunk):len(a.chunk)]
+}
+
+// textView is the text of bytes that do not change any more, without a copy.
+func textView(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// keyState is what a transaction sees of a key.
+type keyState struct {
+	exists bool
+	key    string // record key text of the row
+	part   string
+	entry  int32  // newest entry of the transaction, -1
+	had    bool   // a row at the snapshot
+	oldKey string // its record key text
+	was    []byte // Avro of that row, in tables with secondary indexes
+
+	row    storage.Row    // see load
+	packet *packetRow     // the row as it stands in the transaction or in the hot tier
+	loc    index.Location // where it stands in the files, with neither row nor packet
+}
+
+// state looks a key up: the transaction's own writes, then the hot tier, then the index of the files. The row is read by load only.
+func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, error) {
+	if n, ok := tt.last[string(ikey)]; ok {
+		e := &tt.entries[n]
+		p := e.decoded()
+		return &keyState{exists: !p.del, key: p.key, part: p.part, entry: n, had: e.had, oldKey: e.oldKey(&p), was: e.was, packet: &p}, nil
+	}
+	st := &keyState{entry: -1}
+	if tt.fresh {
+		return st, nil
+	}
+	d := tt.def
+	if len(d.indexes) > 0 || d.merge == storage.EventTime {
+		row, key, part, ok, err := tx.snap.get(ctx, tt, ikey)
+		if err != nil || !ok {
+			return st, err
+		}
+		st.exists, st.had, st.row, st.key, st.oldKey, st.part = true, true, row, key, key, part
+		if len(d.indexes) > 0 {
+			if st.was, err = storage.EncodeRow(d.spec.Schema, row, nil); err != nil {
+				return st, fmt.Errorf("row of %s: %w", d, err)
+			}
+		}
+		return st, nil
+	}
+	return st, tx.snap.find(tt, ikey, st)
+}
+
+// load reads the row of a key that exists.
+func (tx *Tx) load(ctx context.Context, tt *txTable, st *keyState) (err error) {
+	switch {
+	case st.row != nil || !st.exists:
+		return nil
+	case st.packet != nil:
+		st.row, err = tt.row(st.packet)
+		return err
+	}
+	row, _, _, ok, err := tx.snap.coldRow(ctx, tt, st.loc)
+	if err == nil && !ok {
+		err = fmt.Errorf("table %s: the index names key %s, which the files do not have", tt.def, st.key)
+	}
+	st.row = row
+	return err
+}
+
+// find looks a key up in the hot tier and in the index of the files, by the rule that the newest write wins.
+func (s *snapshot) find(tt *txTable, ikey []byte, st *keyState) error {
+	rec, hot, err := s.c.index.LastRecent(s.p, tt.t.id, ikey, s.seq)
+	if err != nil {
+		return err
+	}
+	if hot {
+		if rec.Delete {
+			return nil
+		}
+		p, err := readPacket(s.p, tt.t.id, rec.Seq, rec.Ord)
+		if err != nil {
+			return err
+		}
+		st.exists, st.had, st.key, st.oldKey, st.part, st.packet = true, true, p.key, p.key, p.part, &p
+		return nil
+	}
+	loc, cold, err := s.c.index.Locate(s.p, tt.t.id, ikey)
+	if err != nil || !cold {
+		return err
+	}
+	part, _, err := s.c.index.Group(tt.t.id, loc.Group)
+	if err != nil {
+		return err
+	}
+	st.exists, st.had, st.key, st.oldKey, st.part, st.loc = true, true, loc.Key, loc.Key, part, loc
+	return nil
+}
