@@ -11,6 +11,7 @@ import (
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/analyzer"
 	"github.com/dolthub/go-mysql-server/sql/plan"
+	"github.com/dolthub/go-mysql-server/sql/rowexec"
 	"github.com/dolthub/go-mysql-server/sql/types"
 
 	"github.com/lakesql/lakesql/catalog"
@@ -147,7 +148,7 @@ func setVariables(collation sql.CollationID) error {
 }
 
 // execBuilder runs the plan nodes that the front end would run otherwise; it is asked first for every node.
-type execBuilder struct{ front sql.NodeExecBuilder }
+type execBuilder struct{ front *rowexec.BaseBuilder }
 
 func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIter, error) {
 	switch n := n.(type) {
@@ -159,8 +160,12 @@ func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 		return b.front.Build(ctx, c, row)
 	case *plan.ShowCreateTable:
 		return buildShowCreate(ctx, n, row)
+	case *plan.CreateTable:
+		return b.createTable(ctx, n, row)
+	case *plan.AlterIndex:
+		return b.alterIndex(ctx, n)
 	}
-	return nil, nil
+	return buildJSONExactly(ctx, b.front, n, row)
 }
 
 // tableColumns names the columns of a table for the parser.
@@ -169,15 +174,7 @@ func (e *Engine) tableColumns(ctx context.Context, db, name string) ([]string, b
 	if !ok {
 		return nil, false
 	}
-	if db == "" {
-		db = c.GetCurrentDatabase()
-	}
-	p := provider{engine: e}
-	d, err := p.Database(c, db)
-	if err != nil {
-		return nil, false
-	}
-	t, err := d.(*database).table(c, name)
+	t, err := e.tableOf(c, db, name)
 	if err != nil || t == nil {
 		return nil, false
 	}
@@ -186,4 +183,21 @@ func (e *Engine) tableColumns(ctx context.Context, db, name string) ([]string, b
 		names = append(names, col.Name)
 	}
 	return names, true
+}
+
+// tableOf finds a table; nil: there is none. Database "" is the session's.
+func (e *Engine) tableOf(ctx *sql.Context, db, name string) (*table, error) {
+	if db == "" {
+		db = ctx.GetCurrentDatabase()
+	}
+	p := provider{engine: e}
+	d, err := p.Database(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	own, ok := d.(*database)
+	if !ok {
+		return nil, nil
+	}
+	return own.table(ctx, name)
 }

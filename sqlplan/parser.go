@@ -2,6 +2,7 @@ package sqlplan
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/dolthub/go-mysql-server/sql"
@@ -9,6 +10,7 @@ import (
 	ast "github.com/dolthub/vitess/go/vt/sqlparser"
 
 	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/sqlplan/dialect"
 )
 
 // parser stands over the parser of package dialect and adds what needs a catalog: meta columns and FLUSH TABLES.
@@ -62,7 +64,36 @@ func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, 
 			sessionOf(c).truncate(d.Table.Name.String())
 		}
 	}
+	if c, ok := ctx.(*sql.Context); ok {
+		dialect.EachStatement(stmt, func(stmt ast.Statement) {
+			if n, ok := stmt.(*ast.Insert); ok {
+				p.engine.nameColumn(c, n)
+			}
+		})
+	}
 	return p.metaColumns(ctx, stmt)
+}
+
+// nameColumn makes INSERT INTO t () VALUES () name a column and its default: the front end computes the other defaults of a row
+// only if the statement leaves out columns by name.
+func (e *Engine) nameColumn(ctx *sql.Context, n *ast.Insert) {
+	values, ok := n.Rows.(*ast.AliasedValues)
+	if !ok || len(n.Columns) > 0 || slices.ContainsFunc(values.Values, func(row ast.ValTuple) bool { return len(row) > 0 }) {
+		return
+	}
+	t, err := e.tableOf(ctx, n.Table.DbQualifier.String(), n.Table.Name.String())
+	if err != nil || t == nil {
+		return // the statement fails for that reason later
+	}
+	for _, col := range t.def.pk.Schema {
+		if col.Generated == nil && (col.Nullable || col.Default != nil || col.AutoIncrement) {
+			n.Columns = ast.Columns{ast.NewColIdent(col.Name)}
+			for i := range values.Values {
+				values.Values[i] = ast.ValTuple{&ast.Default{}}
+			}
+			return
+		}
+	}
 }
 
 // truncate notes that the statement truncates a table.

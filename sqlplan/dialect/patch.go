@@ -18,6 +18,11 @@ func (p *Parser) patch(ctx context.Context, s *scanned, stmt ast.Statement, opti
 	if s.body && s.attribute {
 		return nil, errUnsupported("ENGINE_ATTRIBUTE inside a stored program") // it would be dropped without a word
 	}
+	EachStatement(stmt, func(stmt ast.Statement) {
+		if n, ok := stmt.(*ast.Set); ok {
+			patchVariables(n)
+		}
+	})
 	switch n := stmt.(type) {
 	case *ast.DDL:
 		return n, patchCreate(n)

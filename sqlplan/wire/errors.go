@@ -41,6 +41,7 @@ var kinds = compileKinds([]kind{
 	{Kind: sql.ErrInvalidSyntax, code: code{1064, "42000", ""}},
 	{Kind: sql.ErrUnsupportedSyntax, code: code{1235, "42000", "This version of lakesql doesn't yet support '$1'"}},
 	{Kind: sql.ErrUnsupportedFeature, code: code{1235, "42000", "This version of lakesql doesn't yet support '$1'"}},
+	{Kind: sql.ErrIndexIDAlreadyRegistered, code: code{1061, "42000", "Duplicate key name '$1'"}},
 	{Kind: sql.ErrTableNotFound, code: code{1146, "42S02", "Table '$1' doesn't exist"}},
 	{Kind: sql.ErrUnknownTable, code: code{1051, "42S02", "Unknown table '$1'"}},
 	{Kind: sql.ErrTableAlreadyExists, code: code{1050, "42S01", "Table '$1' already exists"}},
@@ -233,6 +234,7 @@ var texts = []struct {
 	{regexp.MustCompile(`^invalid arguments\. expected:`), code{1210, "HY000", "Incorrect arguments to EXECUTE"}},
 	{regexp.MustCompile(`^(?:BIGINT|DOUBLE|DECIMAL)(?: UNSIGNED)? (?:value )?out of range`), code{1690, "22003", ""}},
 	{regexp.MustCompile(`out of range`), code{1264, "22003", ""}},
+	{regexp.MustCompile(`^no matching Full-Text index found`), code{1191, "HY000", "Can't find FULLTEXT index matching the column list"}},
 	{regexp.MustCompile(`^local_infile needs to be set`), code{3948, "42000", "Loading local data is disabled; this must be enabled on both the client and server sides"}},
 	{regexp.MustCompile(`^cannot prepare multiple statements`), code{1064, "42000", "You have an error in your SQL syntax: only one statement can be prepared"}},
 	{regexp.MustCompile(`^Truncated incorrect`), code{1292, "22007", ""}},
@@ -339,7 +341,8 @@ func MySQLError(err error) *mysql.SQLError {
 }
 
 // inContext gives an error the number that MySQL has for it in this statement.
-func inContext(ast sqlparser.Statement, err error) error {
+func inContext(ctx *sql.Context, ast sqlparser.Statement, err error) error {
+	err = withDatabase(ctx, ast, err)
 	switch ast := ast.(type) {
 	case *sqlparser.DBDDL:
 		if ast.Action == sqlparser.DropStr && isKind(sql.ErrDatabaseNotFound, err) {
@@ -358,6 +361,30 @@ func inContext(ast sqlparser.Statement, err error) error {
 		}
 	}
 	return err
+}
+
+// withDatabase names a missing table as MySQL does, with its database, which the engine leaves out.
+func withDatabase(ctx *sql.Context, ast sqlparser.Statement, err error) error {
+	if !isKind(sql.ErrTableNotFound, err) {
+		return err
+	}
+	name, ok := strings.CutPrefix(cleanText(err), "table not found: ")
+	if !ok || strings.Contains(name, ".") {
+		return err
+	}
+	db := ctx.GetCurrentDatabase()
+	if ast != nil {
+		_ = sqlparser.Walk(func(n sqlparser.SQLNode) (bool, error) { // the visitor returns no error
+			if t, ok := n.(sqlparser.TableName); ok && strings.EqualFold(t.Name.String(), name) && !t.DbQualifier.IsEmpty() {
+				db = t.DbQualifier.String()
+			}
+			return true, nil
+		}, ast)
+	}
+	if db == "" {
+		return err
+	}
+	return sql.ErrTableNotFound.New(db + "." + name)
 }
 
 // isKind looks for a kind also behind %w, where the engine's own test does not look.

@@ -185,7 +185,8 @@ func (h *handler) prepare(ctx context.Context, c *mysql.Conn, query string, prep
 	}
 	node, err := h.e.PrepareQuery(sqlCtx, query)
 	if err != nil {
-		return nil, err
+		ast, _, _, _ := h.e.Parser.Parse(sqlCtx, query, false) // its error would be the one at hand
+		return nil, inContext(sqlCtx, ast, err)
 	}
 	if w != nil {
 		w.remember(prepare.StatementID, preparedKey(query))

@@ -263,11 +263,10 @@ func (it *loadIter) row(ctx *sql.Context) (sql.Row, error) {
 		}
 		if c.variable != "" {
 			var v any
-			var t sql.Type = types.Null
 			if ok && !null {
-				v, t = string(b), types.LongText
+				v = string(b)
 			}
-			if err := ctx.SetUserVariable(ctx, c.variable, v, t); err != nil {
+			if err := ctx.SetUserVariable(ctx, c.variable, v, types.LongText); err != nil {
 				return nil, err
 			}
 			continue

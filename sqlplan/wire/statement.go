@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -167,7 +168,7 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 					abandon(sqlCtx)
 				}
 			}
-			err = inContext(st.ast, err)
+			err = inContext(sqlCtx, st.ast, err)
 			if !again { // SHOW WARNINGS names the error too
 				e := mysqlError(h.s.o.MapError, err)
 				sqlCtx.Session.Warn(&sql.Warning{Level: "Error", Code: e.Num, Message: e.Message})
@@ -215,6 +216,14 @@ func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text s
 		}
 		st.touched = true // the client sends its file once
 		st.load = loadState{listed: len(ast.Columns)}
+		for _, col := range ast.Columns {
+			// Expressions of SET get their types before the first row is read.
+			if name, ok := strings.CutPrefix(col.String(), "@"); ok {
+				if err := ctx.SetUserVariable(ctx, name, nil, types.LongText); err != nil {
+					return err
+				}
+			}
+		}
 	case *sqlparser.Kill:
 		if err := h.killable(ast); err != nil {
 			return err

@@ -182,7 +182,7 @@ func TestErrorsAreWarnings(t *testing.T) {
 	require.Equal(t, "1", table(t, db, "SELECT @@error_count"))
 	_, err = db.Exec("SELECT * FROM missing")
 	require.Error(t, err)
-	require.Equal(t, "Error\t1146\tTable 'missing' doesn't exist", table(t, db, "SHOW WARNINGS"))
+	require.Equal(t, "Error\t1146\tTable 'd.missing' doesn't exist", table(t, db, "SHOW WARNINGS"))
 	require.Equal(t, "1", table(t, db, "SELECT 1"))
 	require.Equal(t, "", table(t, db, "SHOW WARNINGS"))
 }

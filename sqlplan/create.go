@@ -1,0 +1,97 @@
+package sqlplan
+
+import (
+	"errors"
+
+	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/mysql_db"
+	"github.com/dolthub/go-mysql-server/sql/plan"
+	"github.com/dolthub/go-mysql-server/sql/types"
+)
+
+// createTable runs CREATE TABLE whole: the front end makes the table first, then its indexes, foreign keys and checks, and
+// would leave it behind when one of them fails.
+func (b execBuilder) createTable(ctx *sql.Context, n *plan.CreateTable, row sql.Row) (sql.RowIter, error) {
+	var kept sql.IndexDefs
+	for _, x := range n.Indexes() {
+		if kind := unkeptKind(x.Constraint); kind != "" {
+			warnUnkept(ctx, kind, x.Name)
+			continue
+		}
+		kept = append(kept, x)
+	}
+	if len(kept) < len(n.Indexes()) {
+		var err error
+		if n, err = n.WithIndexDefs(kept); err != nil {
+			return nil, err
+		}
+	}
+	front := *b.front
+	front.PriorityBuilder = nil
+	d := databaseOf(n.Db)
+	if d == nil || d.exists(ctx, n.Name(), n.Temporary()) {
+		return front.Build(ctx, n, row)
+	}
+	iter, err := front.Build(ctx, n, row)
+	if err != nil && d.exists(ctx, n.Name(), n.Temporary()) {
+		if derr := d.DropTable(ctx, n.Name()); derr != nil {
+			return nil, errors.Join(err, derr)
+		}
+	}
+	return iter, err
+}
+
+// databaseOf gives the database below the front end's wrappers, nil if it is another's.
+func databaseOf(db sql.Database) *database {
+	if p, ok := db.(mysql_db.PrivilegedDatabase); ok {
+		db = p.Unwrap()
+	}
+	d, _ := db.(*database)
+	return d
+}
+
+// exists says whether a table stands in the database or, temporary, in the session.
+func (d *database) exists(ctx *sql.Context, name string, temporary bool) bool {
+	if !temporary {
+		_, ok := d.engine.catalog.Table(d.name, name)
+		return ok
+	}
+	s := sessionOf(ctx)
+	if s.temps == nil {
+		return false
+	}
+	_, ok := s.temps.table(d.name, name)
+	return ok
+}
+
+// alterIndex leaves out indexes of kinds that tables do not have; nil: the front end goes on.
+func (b execBuilder) alterIndex(ctx *sql.Context, n *plan.AlterIndex) (sql.RowIter, error) {
+	kind := unkeptKind(n.Constraint)
+	if kind == "" || n.Action != plan.IndexAction_Create {
+		return nil, nil
+	}
+	warnUnkept(ctx, kind, n.IndexName)
+	return sql.RowsToRowIter(sql.NewRow(types.NewOkResult(0))), nil
+}
+
+// unkeptKind names the kinds of indexes that dumps may ask for and that queries do without: MATCH … AGAINST, which needs a
+// FULLTEXT index, is an error.
+func unkeptKind(c sql.IndexConstraint) string {
+	switch c {
+	case sql.IndexConstraint_Fulltext:
+		return "FULLTEXT"
+	case sql.IndexConstraint_Spatial:
+		return "SPATIAL"
+	case sql.IndexConstraint_Vector:
+		return "VECTOR"
+	}
+	return ""
+}
+
+func warnUnkept(ctx *sql.Context, kind, name string) {
+	if name == "" {
+		ctx.Warn(erNotSupportedYet, "lakesql has no %s indexes: this one was left out", kind)
+		return
+	}
+	ctx.Warn(erNotSupportedYet, "lakesql has no %s indexes: '%s' was left out", kind, name)
+}
