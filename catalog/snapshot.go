@@ -635,7 +635,7 @@ func (s *Snapshot) table(ctx context.Context, t *Table) (*txTable, storage.Insta
 }
 
 // Scan gives the rows of the table at the snapshot's time: the instants at or before it, and every commit up to it that they do
-// not hold, as long as the journal has them.
+// not hold, as long as the journal has them. As of an instant that the timeline has by its name, it is what other engines read as of it.
 func (s *Snapshot) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[storage.Batch, error] {
 	tt, bound, seq, err := s.table(ctx, t)
 	if err != nil {
@@ -647,7 +647,9 @@ func (s *Snapshot) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[
 	}
 	slices, counts := tt.cold.at(bound)
 	st := &scanState{s: s.s, tt: tt, want: want, slices: slices, counts: counts, ro: o.ReadOptimized, past: true, foreign: tt.cold.foreignSince(bound)}
-	if from := max(tt.cold.cutAt(bound), tt.cold.trimmed); !o.ReadOptimized && seq > from {
+	_, named := tt.cold.tl.Get(bound)
+	named = named && s.at.Instant != "" // the state that other engines show as of that instant, without what waited for a flush then
+	if from := max(tt.cold.cutAt(bound), tt.cold.trimmed); !o.ReadOptimized && !named && seq > from {
 		if st.hot, err = s.s.overlayAt(tt, tt.cold, from, seq); err != nil {
 			return failed(err)
 		}
