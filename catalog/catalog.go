@@ -179,7 +179,7 @@ func (c *Catalog) openState(ctx context.Context) error {
 	cache := pebble.NewCache(c.o.CacheBytes/2 + 4*memTableBytes)
 	defer cache.Unref()
 	po := &pebble.Options{
-		FS: c.fs, Cache: cache, Logger: pebbleLog{c.log}, MemTableSize: memTableBytes, MemTableStopWritesThreshold: 4,
+		FS: c.fs, Cache: cache, Logger: pebbleLog{c.log}, MemTableSize: memTableBytes, MemTableStopWritesThreshold: memTablesMax,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: 24, FormatMajorVersion: pebble.FormatNewest,
 	}
 	po.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
@@ -700,6 +700,8 @@ const (
 	diskCheck   = 250 * time.Millisecond
 
 	memTableBytes = 16 << 20
+	// Writes wait while this many memory tables wait for the disk: the commit of a large load is as large as many of them.
+	memTablesMax = 16
 )
 
 // generateKey makes a record key for a row of a table without a key: no other run and no other row has it.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
+	"runtime/debug"
 
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/catalog/ingest"
@@ -27,8 +29,15 @@ func (w warehouse) Close(ctx context.Context) error {
 	return errors.Join(w.engine.Close(), w.catalog.Close(ctx))
 }
 
+// memoryGoal is the memory in bytes above which the server spends more time on collecting garbage, unless GOMEMLIMIT says
+// otherwise. It is no limit: what is in use stays.
+const memoryGoal = 640 << 20
+
 // openService opens the warehouse of a data folder, which finishes what a crash left behind, and listens.
 func openService(ctx context.Context, cfg serverConfig, log *slog.Logger) (_ service, err error) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryGoal)
+	}
 	c, err := catalog.Open(ctx, cfg.Data, catalog.Options{Logger: log, AcceptLostState: cfg.AcceptLostState, SortKey: sqlplan.SortKey})
 	if err != nil {
 		return nil, err
