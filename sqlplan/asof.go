@@ -103,9 +103,13 @@ func sessionZone(ctx *sql.Context) (*time.Location, error) {
 	if strings.EqualFold(name, "SYSTEM") || name == "" {
 		name = sql.SystemTimezoneOffset()
 	}
-	if t, err := time.Parse("-07:00", name); err == nil {
-		_, offset := t.Zone()
-		return time.FixedZone(name, offset), nil
+	offset := name
+	if len(name) == len("+5:00") && (name[0] == '+' || name[0] == '-') {
+		offset = name[:1] + "0" + name[1:]
+	}
+	if t, err := time.Parse("-07:00", offset); err == nil {
+		_, seconds := t.Zone()
+		return time.FixedZone(name, seconds), nil
 	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {

@@ -58,7 +58,7 @@ func newHarness(t *testing.T) *harness {
 		if !ok || strings.TrimSpace(reason) == "" {
 			t.Fatalf("%s: %q has no reason", skipsFile, line)
 		}
-		h.skips[strings.ReplaceAll(name, `\n`, "\n")] = true
+		h.skips[strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\t`, "\t").Replace(name)] = true
 	}
 	return h
 }

@@ -1,9 +1,11 @@
 package sqlplan
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/types"
 
 	"github.com/lakesql/lakesql/catalog"
 )
@@ -257,6 +259,12 @@ func beyond(ctx *sql.Context, typ sql.Type, v any, cut sql.MySQLRangeCut) (bool,
 	if v == nil || key == nil {
 		return v != nil, nil
 	}
+	if types.IsBinaryType(typ) {
+		if a, b, ok := bothBytes(v, key); ok {
+			cmp := bytes.Compare(a, b)
+			return cmp > 0 || cmp == 0 && at, nil
+		}
+	}
 	// The column's type knows how its values compare (a collation, the order of ENUM); a key that it cannot hold, such as
 	// 1.5 for an INT, compares by its own.
 	if keyType == nil || exactly(ctx, typ, keyType, key) {
@@ -272,8 +280,28 @@ func exactly(ctx *sql.Context, typ, keyType sql.Type, key any) bool {
 	if err != nil || in != sql.InRange || conv == nil {
 		return false
 	}
+	if types.IsBinaryType(typ) {
+		a, b, ok := bothBytes(conv, key)
+		return ok && bytes.Equal(a, b)
+	}
 	cmp, err := keyType.Compare(ctx, conv, key)
 	return err == nil && cmp == 0
+}
+
+// bothBytes gives two values of binary strings.
+func bothBytes(a, b any) (x, y []byte, ok bool) {
+	get := func(v any) ([]byte, bool) {
+		switch v := v.(type) {
+		case []byte:
+			return v, true
+		case string:
+			return []byte(v), true
+		}
+		return nil, false
+	}
+	x, okX := get(a)
+	y, okY := get(b)
+	return x, y, okX && okY
 }
 
 // keyRange translates a range of the planner: equal leading columns, then at most one column with bounds. What the catalog
@@ -328,15 +356,15 @@ func (x *index) bound(ctx *sql.Context, col *sql.Column, codec *columnCodec, cut
 	default:
 		return nil, false, false
 	}
-	conv, in, err := col.Type.Convert(ctx, key)
-	if err != nil || in != sql.InRange || conv == nil {
-		return nil, false, false
-	}
 	// A value that the column cannot hold exactly (1.5 for an INT) bounds nothing.
 	if typ == nil {
 		typ = col.Type
 	}
-	if cmp, err := typ.Compare(ctx, conv, key); err != nil || cmp != 0 {
+	if !exactly(ctx, col.Type, typ, key) {
+		return nil, false, false
+	}
+	conv, _, err := col.Type.Convert(ctx, key)
+	if err != nil {
 		return nil, false, false
 	}
 	var sv any
