@@ -1,0 +1,105 @@
+package sqlplan
+
+import (
+	"strings"
+	"testing"
+)
+
+// D15: both forms of table options, in SHOW CREATE TABLE and in ALTER TABLE.
+func TestTableOptions(t *testing.T) {
+	s := newTestEngine(t).session()
+	show := func(table string) string {
+		t.Helper()
+		return s.table("SHOW CREATE TABLE " + table)
+	}
+	s.exec(`CREATE TABLE a (id INT PRIMARY KEY, dt DATE, ts INT NOT NULL) ENGINE_ATTRIBUTE='{"type":"cow","partition":["DT"],"ordering":["ts"],"bin.max_age":"5s"}'`,
+		"CREATE TABLE b (id INT, dt DATE, ts INT NOT NULL) USING hudi PARTITIONED BY (dt) TBLPROPERTIES (type='cow', primaryKey='id', preCombineField='ts')")
+	for _, name := range []string{"a", "b"} {
+		got := show(name)
+		for _, part := range []string{"PRIMARY KEY (`id`)", `"type":"cow"`, `"partition":["dt"]`, `"ordering":["ts"]`, "/*!99999 ENGINE_ATTRIBUTE='"} {
+			if !strings.Contains(got, part) {
+				t.Errorf("%s lacks %s", got, part)
+			}
+		}
+	}
+	s.exec("INSERT INTO a VALUES (1, '2026-01-01', 5)", "FLUSH TABLES")
+	s.want("SELECT _hoodie_partition_path FROM a", "dt=2026-01-01")
+	// What SHOW CREATE TABLE prints makes an equal table.
+	text := strings.SplitN(show("a"), "|", 2)[1]
+	s.exec(strings.Replace(text, "`a`", "`a2`", 1))
+	if got, want := show("a2"), strings.ReplaceAll(show("a"), "`a`", "`a2`"); strings.SplitN(got, "|", 2)[1] != strings.SplitN(want, "|", 2)[1] {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	s.exec("CREATE TABLE a3 LIKE a")
+	if !strings.Contains(show("a3"), `"ordering":["ts"]`) {
+		t.Error(show("a3"))
+	}
+	s.exec(`ALTER TABLE a ENGINE_ATTRIBUTE='{"bin.max_age":"10s"}'`)
+	if !strings.Contains(show("a"), `"bin.max_age":"10s"`) {
+		t.Error(show("a"))
+	}
+	s.want("SELECT * FROM a", "1|2026-01-01|5")
+	s.fails(`CREATE TABLE x (id INT PRIMARY KEY) ENGINE_ATTRIBUTE='{"colour":"red"}'`, "colour")
+	s.fails(`CREATE TABLE x (id INT PRIMARY KEY, b INT) ENGINE_ATTRIBUTE='{"key":["b"]}'`, "contradicts the PRIMARY KEY")
+	s.fails(`CREATE TABLE x (id INT PRIMARY KEY) ENGINE_ATTRIBUTE='{"partition":["dt"]}'`, "dt")
+	s.fails(`CREATE TABLE x (id INT) ENGINE_ATTRIBUTE='{"merge_mode":"event_time"}'`, "event_time")
+	s.fails(`CREATE TABLE x (id INT PRIMARY KEY) ENGINE_ATTRIBUTE='{"global":false}'`, "global")
+	s.fails(`ALTER TABLE a ENGINE_ATTRIBUTE='{"key":["ts"]}'`, "contradicts")
+	s.fails("CREATE TABLE x (id INT PRIMARY KEY) PARTITION BY HASH(id)", "partition")
+}
+
+// D14: in an event-time table late upserts are ignored and counted, a late update is an error.
+func TestEventTime(t *testing.T) {
+	s := newTestEngine(t).session()
+	s.exec(`CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(10), ts INT) ENGINE_ATTRIBUTE='{"ordering":["ts"]}'`, "INSERT INTO t VALUES (1, 'a', 10), (2, 'b', 10)")
+	for _, flushed := range []bool{false, true} {
+		if flushed {
+			s.exec("FLUSH TABLES")
+		}
+		s.exec("INSERT INTO t VALUES (1, 'late', 9) ON DUPLICATE KEY UPDATE v = VALUES(v), ts = VALUES(ts)")
+		s.exec("REPLACE INTO t VALUES (1, 'late', 9)")
+		s.want("SELECT * FROM t WHERE id = 1", "1|a|10")
+		s.fails("UPDATE t SET ts = 9 WHERE id = 1", "3819")
+		s.fails("INSERT INTO t VALUES (3, 'x', NULL)", "1048")
+		s.want("SELECT * FROM t ORDER BY id", "1|a|10", "2|b|10")
+	}
+	s.exec("REPLACE INTO t VALUES (1, 'same', 10)")
+	s.want("SELECT * FROM t WHERE id = 1", "1|same|10")
+	s.exec("INSERT INTO t VALUES (1, 'new', 11) ON DUPLICATE KEY UPDATE v = VALUES(v), ts = VALUES(ts)")
+	s.want("SELECT * FROM t WHERE id = 1", "1|new|11")
+	s.exec("DELETE FROM t WHERE id = 1")
+	s.want("SELECT COUNT(*) FROM t", "1")
+}
+
+func TestTemporaryTables(t *testing.T) {
+	e := newTestEngine(t)
+	s, other := e.session(), e.session()
+	s.exec("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", "CREATE TEMPORARY TABLE t (id INT PRIMARY KEY, v VARCHAR(5), KEY (v))",
+		"INSERT INTO t VALUES (7, 'x'), (8, 'y')", "UPDATE t SET v = 'z' WHERE id = 8")
+	s.want("SELECT * FROM t ORDER BY id", "7|x", "8|z")
+	s.want("SELECT id FROM t WHERE v = 'Z'", "8")
+	other.want("SELECT * FROM t", "1")
+	s.exec("BEGIN", "DELETE FROM t", "ROLLBACK")
+	s.want("SELECT COUNT(*) FROM t", "2")
+	s.exec("DROP TEMPORARY TABLE t")
+	s.want("SELECT * FROM t", "1")
+	s.exec("CREATE TEMPORARY TABLE u AS SELECT * FROM t")
+	s.want("SELECT * FROM u", "1")
+	other.fails("SELECT * FROM u", "1146")
+	s.want("SHOW TABLES", "t")
+	s.session.SessionEnd()
+	s.fails("SELECT * FROM u", "1146")
+}
+
+// A read-optimised query sees what base files hold.
+func TestHudiQuery(t *testing.T) {
+	s := newTestEngine(t).session()
+	s.exec("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(5))", "INSERT INTO t VALUES (1, 'a')")
+	s.want("SELECT COUNT(*) FROM hudi_query('t', 'read_optimized') q", "0")
+	s.want("SELECT * FROM hudi_query('t', 'snapshot') q", "1|a")
+	s.exec("FLUSH TABLES", "UPDATE t SET v = 'b'", "FLUSH TABLES")
+	s.want("SELECT * FROM hudi_query('d.t', 'read_optimized') q", "1|a")
+	s.want("SELECT * FROM hudi_query('t', 'snapshot') q WHERE q.id = 1", "1|b")
+	s.fails("SELECT * FROM hudi_query('t', 'other') q", "neither")
+	s.fails("SELECT * FROM hudi_query('nowhere', 'snapshot') q", "1146")
+}
