@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/dolthub/go-mysql-server/sql"
-	"github.com/dolthub/vitess/go/mysql"
 
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/storage"
@@ -332,12 +331,4 @@ func sameRow(a, b storage.Row) bool {
 		}
 	}
 	return true
-}
-
-// warnLate tells the client how many rows an event-time table ignored.
-func (s *Session) warnLate(ctx *sql.Context) {
-	if n := s.stmt.late; n > 0 {
-		s.stmt.late = 0
-		ctx.Warn(mysql.ERUnknownError, "%d rows were ignored: their ordering value lies before the stored one", n)
-	}
 }

@@ -164,6 +164,10 @@ func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 		return b.createTable(ctx, n, row)
 	case *plan.AlterIndex:
 		return b.alterIndex(ctx, n)
+	case *plan.InsertInto:
+		if iter, err := b.insertByTime(ctx, n, row); err != nil || iter != nil {
+			return iter, err
+		}
 	}
 	return buildJSONExactly(ctx, b.front, n, row)
 }

@@ -3,6 +3,8 @@ package sqlplan
 import (
 	"strings"
 	"testing"
+
+	"github.com/dolthub/go-mysql-server/sql/types"
 )
 
 // D15: both forms of table options, in SHOW CREATE TABLE and in ALTER TABLE.
@@ -56,8 +58,16 @@ func TestEventTime(t *testing.T) {
 		if flushed {
 			s.exec("FLUSH TABLES")
 		}
-		s.exec("INSERT INTO t VALUES (1, 'late', 9) ON DUPLICATE KEY UPDATE v = VALUES(v), ts = VALUES(ts)")
-		s.exec("REPLACE INTO t VALUES (1, 'late', 9)")
+		for _, q := range []string{
+			"INSERT INTO t VALUES (1, 'late', 9), (2, 'late', 8) ON DUPLICATE KEY UPDATE v = VALUES(v), ts = VALUES(ts)",
+			"REPLACE INTO t VALUES (1, 'late', 9), (2, 'late', 8)",
+		} {
+			_, rows, err := s.run(q)
+			if err != nil || len(rows) != 1 || types.GetOkResult(rows[0]).RowsAffected != 0 {
+				t.Fatal(q, rows, err)
+			}
+			s.want("SHOW WARNINGS", "Warning|3819|2 rows were ignored: the table holds newer versions of them")
+		}
 		s.want("SELECT * FROM t WHERE id = 1", "1|a|10")
 		s.fails("UPDATE t SET ts = 9 WHERE id = 1", "3819")
 		s.fails("INSERT INTO t VALUES (3, 'x', NULL)", "1048")
