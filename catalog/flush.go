@@ -336,8 +336,9 @@ type flushRow struct {
 	seq    index.Seq
 	ord    uint32
 	del    bool
-	again  bool // deleted and written again since the files' state
-	cold   bool // the files have a row of the key
+	bytes  int32 // of an insert, as it stands in the journal
+	again  bool  // deleted and written again since the files' state
+	cold   bool  // the files have a row of the key
 	group  uint32
 	oldKey string // record key text of that row
 	key    string // record key text of the new row, known when it is written
@@ -378,10 +379,10 @@ type flush struct {
 	stale []staleRecent // older recent entries of the same keys
 	files []*outFile
 
-	pending  *timeline.Pending
-	meta     *timeline.CommitMeta
-	replaced map[string][]storage.FileID // a rewrite: all file groups
-	newRows  func(yield func(storage.Row) error) error
+	packets *packetReader // while the files are written
+
+	pending *timeline.Pending
+	meta    *timeline.CommitMeta
 }
 
 type staleRecent struct {
@@ -412,13 +413,15 @@ func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason st
 		return nil, err
 	}
 	defer locs.Close()
-	packets, err := t.c.db.NewIter(&pebble.IterOptions{LowerBound: packetKey(t.id, 0, 0), UpperBound: packetKey(t.id+1, 0, 0)})
+	packets, err := newPacketReader(t.c.db, t.id)
 	if err != nil {
 		return nil, err
 	}
-	defer packets.Close()
+	defer packets.close()
 
 	var row *flushRow
+	var slab []flushRow // rows come in few allocations: there may be very many
+	var keys arena
 	for ; recents.Valid(); recents.Next() {
 		k, r, err := recents.Entry()
 		if err != nil {
@@ -432,7 +435,11 @@ func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason st
 			row.again = row.again || r.Delete && !row.del
 			continue
 		}
-		row = &flushRow{ikey: string(k), seq: r.Seq, ord: r.Ord, del: r.Delete}
+		if len(slab) == cap(slab) {
+			slab = make([]flushRow, 0, min(max(64, 2*cap(slab)), 4096))
+		}
+		slab = append(slab, flushRow{ikey: textView(keys.keep(k)), seq: r.Seq, ord: r.Ord, del: r.Delete})
+		row = &slab[len(slab)-1]
 		loc, ok, err := locs.Seek(k)
 		if err != nil {
 			return nil, err
@@ -448,14 +455,13 @@ func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason st
 	if len(f.rows) == 0 {
 		return nil, nil
 	}
-	sizes := make(map[*flushRow]int64)
 	for _, row := range f.rows {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
 		}
 		var p packetRow
 		if !row.del {
-			if p, err = seekPacket(packets, t.id, row.seq, row.ord); err != nil {
+			if p, err = packets.read(row.seq, row.ord); err != nil {
 				return nil, err
 			}
 			row.again = row.again || p.again
@@ -487,10 +493,10 @@ func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason st
 		pp := part(p.part)
 		pp.inserts = append(pp.inserts, row)
 		pp.bytes += int64(len(p.row))
-		sizes[row] = int64(len(p.row))
+		row.bytes = int32(len(p.row))
 	}
 	for _, path := range sortedKeys(parts) {
-		f.place(parts[path], sizes)
+		f.place(parts[path])
 	}
 	action := timeline.Commit
 	if d.spec.MergeOnRead {
@@ -501,18 +507,6 @@ func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason st
 		f.intent.Files[o.part] = append(f.intent.Files[o.part], o.name)
 	}
 	return f, nil
-}
-
-func seekPacket(it *pebble.Iterator, t index.TableID, seq index.Seq, ord uint32) (packetRow, error) {
-	k := packetKey(t, seq, ord)
-	if !it.SeekGE(k) || string(it.Key()) != string(k) {
-		return packetRow{}, firstError(it.Error(), fmt.Errorf("journal row %d/%d of table %d is missing", seq, ord, t))
-	}
-	v, err := it.ValueAndErr()
-	if err != nil {
-		return packetRow{}, err
-	}
-	return decodePacket(v)
 }
 
 // partPlan is what a flush does in one partition.
@@ -543,7 +537,7 @@ const (
 
 // place decides which files take a partition's changes: updates and deletes go to their groups (a log file on merge-on-read, a new
 // base file on copy-on-write), inserts into a base file that is rewritten anyway, else into a small one, else into new groups.
-func (f *flush) place(p *partPlan, sizes map[*flushRow]int64) {
+func (f *flush) place(p *partPlan) {
 	mor := f.d.spec.MergeOnRead
 	var target *outFile
 	for _, id := range sortedKeys(p.groups) {
@@ -583,7 +577,7 @@ func (f *flush) place(p *partPlan, sizes map[*flushRow]int64) {
 			size = 0
 		}
 		cur.inserts = append(cur.inserts, r)
-		size += sizes[r]
+		size += int64(r.bytes)
 	}
 }
 
@@ -613,6 +607,10 @@ func (f *flush) write(ctx context.Context) error {
 		Stats: map[string][]timeline.WriteStat{}, Operation: timeline.OpUpsert,
 		Extra: map[string]string{timeline.ExtraSchema: d.spec.Schema.Avro(false), extraWarehouse: c.id, extraBin: f.intent.Bin},
 	}
+	if f.packets, err = newPacketReader(c.db, f.t.id); err != nil {
+		return err
+	}
+	defer f.packets.close()
 	seen := map[string]bool{}
 	for _, o := range f.files {
 		if !seen[o.part] {
@@ -646,7 +644,7 @@ func (f *flush) write(ctx context.Context) error {
 
 // load reads a row of the flush from the journal.
 func (f *flush) load(r *flushRow) (packetRow, storage.Row, error) {
-	p, err := readPacket(f.t.c.db, f.t.id, r.seq, r.ord)
+	p, err := f.packets.read(r.seq, r.ord)
 	if err != nil {
 		return p, nil, err
 	}

@@ -121,235 +121,6 @@ func (d *tableDef) decodeRow(version int, b []byte) (storage.Row, error) {
 	return d.decoders[version].Decode(b, nil)
 }
 
-// overlay is the buffered rows of a table, as a scan lays them over the files.
-type overlay struct {
-	cold *coldState
-	def  *tableDef
-	seq  index.Seq
-	from index.Seq
-
-	rows  map[string]hotRow // newest by index key
-	order []string          // their index keys, sorted: rows come in the order of the key, as MySQL users expect
-	keys  map[string]bool   // record keys (with partition where keys are unique in it only) that the files show outdated
-}
-
-type hotRow struct {
-	p   packetRow
-	seq index.Seq
-	ord uint32
-}
-
-func (d *tableDef) dropKey(part, key string) string {
-	if d.spec.PerPartition {
-		return part + "\x00" + key
-	}
-	return key
-}
-
-// overlayAt collects the packet rows of commits in (from, seq].
-func (s *snapshot) overlayAt(tt *txTable, cold *coldState, from, seq index.Seq) (*overlay, error) {
-	last := index.Seq(tt.t.lastSeq.Load())
-	if last <= from {
-		return nil, nil
-	}
-	if o := tt.t.overlay.Load(); o != nil && o.cold == cold && o.def == tt.def && o.from == from &&
-		(o.seq == seq || o.seq < seq && last <= o.seq) {
-		return o, nil
-	}
-	o := &overlay{cold: cold, def: tt.def, seq: seq, from: from, rows: map[string]hotRow{}, keys: map[string]bool{}}
-	err := eachPacket(s.p, tt.t.id, from, seq, func(q index.Seq, ord uint32, p packetRow) error {
-		h := hotRow{p, q, ord}
-		h.p.row = append([]byte(nil), p.row...)
-		ikey := string(p.ikey)
-		h.p.ikey = []byte(ikey)
-		o.rows[ikey] = h
-		o.keys[tt.def.dropKey(p.part, p.key)] = true
-		if p.coldKey != "" {
-			o.keys[tt.def.dropKey(p.part, p.coldKey)] = true
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	if len(o.keys) == 0 {
-		o = &overlay{cold: cold, def: tt.def, seq: seq, from: from}
-	}
-	o.order = sortedKeys(o.rows)
-	if seq >= last {
-		tt.t.overlay.Store(o)
-	}
-	return o, nil
-}
-
-// scanState is a resolved scan of a table.
-type scanState struct {
-	s      *snapshot
-	tt     *txTable
-	want   *storage.Schema
-	slices []storage.FileSlice
-	counts func(storage.InstantTime) bool
-	hot    *overlay
-	own    map[string]*txEntry // the transaction's own newest writes
-	ro     bool
-	past   bool // a scan of the past: the index, which knows the present, does not speak for it
-	// foreign are the instants of other engines that a scan of the past sees and no earlier instant of ours merged.
-	foreign map[storage.InstantTime]bool
-}
-
-// run reads the files, leaving out what newer rows replace, then the newer rows.
-func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
-	return func(yield func(storage.Batch, error) bool) {
-		d := st.tt.def
-		drop := map[string]bool{}
-		ownKeys := map[string]bool{}
-		for _, e := range st.own {
-			p := e.decoded()
-			if e.had {
-				ownKeys[d.dropKey(p.part, e.oldKey(&p))] = true
-			}
-			ownKeys[d.dropKey(p.part, p.key)] = true
-		}
-		var hotKeys map[string]bool
-		if st.hot != nil {
-			hotKeys = st.hot.keys
-		}
-		event := d.merge == storage.EventTime && d.ordering >= 0 && len(hotKeys) > 0
-		if event {
-			var err error
-			if st.past {
-				drop, err = st.latePast(ctx)
-			} else {
-				drop, err = st.lateRows(ctx)
-			}
-			if err != nil {
-				yield(storage.Batch{}, err)
-				return
-			}
-		}
-		for _, fs := range st.slices {
-			sc := d.scan(st.want, st.counts)
-			sc.ReadOptimized = st.ro
-			if len(hotKeys) > 0 || len(ownKeys) > 0 {
-				part := fs.Partition
-				sc.Drop = func(key string) bool {
-					k := d.dropKey(part, key)
-					return (hotKeys[k] && !drop[k]) || ownKeys[k]
-				}
-			}
-			for b, err := range st.s.c.reader.ReadSlice(ctx, d.dir, fs, sc) {
-				if err != nil {
-					yield(storage.Batch{}, err)
-					return
-				}
-				if b.Rows > 0 && !yield(b, nil) {
-					return
-				}
-			}
-		}
-		if st.ro {
-			return
-		}
-		out := rowSink{def: d, want: st.want, b: storage.NewBuilder(st.want), yield: yield}
-		if st.hot != nil {
-			for _, ikey := range st.hot.order {
-				h := st.hot.rows[ikey]
-				if _, mine := st.own[ikey]; mine || h.p.del || drop[d.dropKey(h.p.part, h.p.key)] {
-					continue
-				}
-				row, err := d.decodeRow(h.p.schema, h.p.row)
-				if err != nil {
-					yield(storage.Batch{}, err)
-					return
-				}
-				if !out.add(row, h.p.key, h.p.part) {
-					return
-				}
-			}
-		}
-		for _, ikey := range sortedKeys(st.own) {
-			e := st.own[ikey]
-			if !e.del() && !out.addPacket(e.decoded()) {
-				return
-			}
-		}
-		out.flush()
-	}
-}
-
-// lateRows finds, in an event-time table, the buffered rows that lie before a row which was adopted after them.
-func (st *scanState) lateRows(ctx context.Context) (map[string]bool, error) {
-	late := map[string]bool{}
-	d := st.tt.def
-	for ikey, h := range st.hot.rows {
-		if h.p.del {
-			continue
-		}
-		loc, ok, err := st.s.c.index.Locate(st.s.p, st.tt.t.id, []byte(ikey))
-		if err != nil {
-			return nil, err
-		}
-		if !ok || loc.Seq <= h.seq {
-			continue
-		}
-		row, err := d.decodeRow(h.p.schema, h.p.row)
-		if err != nil {
-			return nil, err
-		}
-		crow, _, _, ok, err := st.s.coldRow(ctx, st.tt, loc)
-		if err != nil {
-			return nil, err
-		}
-		if ok && compareOrdering(crow[d.ordering], row[d.ordering]) > 0 {
-			late[d.dropKey(h.p.part, h.p.key)] = true
-		}
-	}
-	return late, nil
-}
-
-// latePast is lateRows for a scan of the past. A row that an instant of ours holds lies before every buffered one, so only those of
-// other engines may win.
-func (st *scanState) latePast(ctx context.Context) (map[string]bool, error) {
-	late := map[string]bool{}
-	if len(st.foreign) == 0 {
-		return late, nil
-	}
-	d := st.tt.def
-	newest := map[string]hotRow{}
-	for _, h := range st.hot.rows {
-		if !h.p.del && !h.p.again {
-			newest[d.dropKey(h.p.part, h.p.key)] = h
-		}
-	}
-	want, err := d.spec.Schema.Select(storage.ColRecordKey, storage.ColCommitTime, d.spec.OrderingField)
-	if err != nil {
-		return nil, err
-	}
-	for _, fs := range st.slices {
-		for b, err := range st.s.c.reader.ReadSlice(ctx, d.dir, fs, d.scan(want, st.counts)) {
-			if err != nil {
-				return nil, err
-			}
-			for i := range b.Rows {
-				key, _ := b.Value(0, i).(string)
-				k := d.dropKey(fs.Partition, key)
-				h, ok := newest[k]
-				if it, _ := b.Value(1, i).(string); !ok || !st.foreign[storage.InstantTime(it)] {
-					continue
-				}
-				row, err := d.decodeRow(h.p.schema, h.p.row)
-				if err != nil {
-					return nil, err
-				}
-				if compareOrdering(b.Value(2, i), row[d.ordering]) > 0 {
-					late[k] = true
-				}
-			}
-		}
-	}
-	return late, nil
-}
-
 // rowSink turns rows of the table into batches of the wanted columns. Rows that no instant holds yet have no instant, sequence number or file.
 type rowSink struct {
 	def   *tableDef
@@ -495,25 +266,26 @@ func (tx *Tx) scan(ctx context.Context, tt *txTable, o ScanOptions) iter.Seq2[st
 	if err != nil {
 		return failed(err)
 	}
-	hot, err := tx.snap.overlayAt(tt, tt.cold, tt.cold.flushed, tx.snap.seq)
+	hot, err := tx.snap.overlay(tt)
 	if err != nil {
 		return failed(err)
 	}
 	st := &scanState{s: tx.snap, tt: tt, want: want, slices: tt.cold.newest(), counts: tt.cold.counts, hot: hot, own: tx.own(tt, o), ro: o.ReadOptimized}
 	if st.ro {
-		st.hot, st.own = nil, nil
+		st.hot, st.own = nil, ownRows{}
 	}
 	return tx.snap.held(ctx, st.run(ctx))
 }
 
-// own gives the transaction's newest write of each key that the scan may see.
-func (tx *Tx) own(tt *txTable, o ScanOptions) map[string]*txEntry {
+// own gives the transaction's newest write of each key that the scan may see. An entry does not change, and writes that follow
+// go behind those that the scan has.
+func (tx *Tx) own(tt *txTable, o ScanOptions) ownRows {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	if len(tt.entries) == 0 {
-		return nil
+		return ownRows{}
 	}
-	own := make(map[string]*txEntry, len(tt.last))
+	own := ownRows{entries: tt.entries, last: make(map[string]int32, len(tt.last))}
 	for k, n := range tt.last {
 		if o.UseMark {
 			for n >= 0 && int(tt.entries[n].op) >= int(o.Mark) {
@@ -523,8 +295,7 @@ func (tx *Tx) own(tt *txTable, o ScanOptions) map[string]*txEntry {
 				continue
 			}
 		}
-		e := tt.entries[n]
-		own[k] = &e
+		own.last[k] = n
 	}
 	return own
 }
@@ -646,11 +417,11 @@ func (s *Snapshot) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[
 		return failed(err)
 	}
 	slices, counts := tt.cold.at(bound)
-	st := &scanState{s: s.s, tt: tt, want: want, slices: slices, counts: counts, ro: o.ReadOptimized, past: true, foreign: tt.cold.foreignSince(bound)}
+	st := &scanState{s: s.s, tt: tt, want: want, slices: slices, counts: counts, ro: o.ReadOptimized, foreign: tt.cold.foreignSince(bound)}
 	_, named := tt.cold.tl.Get(bound)
 	named = named && s.at.Instant != "" // the state that other engines show as of that instant, without what waited for a flush then
 	if from := max(tt.cold.cutAt(bound), tt.cold.trimmed); !o.ReadOptimized && !named && seq > from {
-		if st.hot, err = s.s.overlayAt(tt, tt.cold, from, seq); err != nil {
+		if st.old, err = s.s.pastRows(tt, from, seq); err != nil {
 			return failed(err)
 		}
 	}

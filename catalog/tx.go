@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -38,11 +39,13 @@ type txTable struct {
 	cold  *coldState
 	fresh bool // the table had no row at the snapshot
 
+	overlay atomic.Pointer[overlay] // see snapshot.overlay
+
 	entries []txEntry
 	last    map[string]int32    // index key → its newest entry
 	unique  map[string][]string // index number and values → index keys that got them in this transaction
-	mem     arena
-	buf     []byte
+	mem     arena               // of the entries
+	buf     []byte              // for encoding
 	byValue map[string][]string // keyless tables: encoded row → record keys, made by the first search of a statement
 	valueAt int                 // writes of the transaction that byValue reflects
 

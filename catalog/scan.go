@@ -1,0 +1,485 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/lakesql/lakesql/index"
+	"github.com/lakesql/lakesql/storage"
+)
+
+// overlay says which rows of the files are outdated by buffered ones. The buffered rows themselves are read from the journal.
+type overlay struct {
+	cold *coldState
+	def  *tableDef
+	seq  index.Seq // commits up to here are in it
+
+	// drop has the record keys (see tableDef.dropKey) of rows in the files that a buffered commit changed, with the first such commit:
+	// snapshots that are older see the row. It stands in several maps, each not much smaller than the next, so that commits extend it cheaply.
+	drop []map[string]index.Seq
+	// contested are index keys of buffered rows of an event-time table that are older than what was adopted for their keys.
+	contested []string
+}
+
+// dropped tells whether a row of the files is outdated at a sequence.
+func (o *overlay) dropped(key string, at index.Seq) bool {
+	for _, m := range o.drop {
+		if first, ok := m[key]; ok && first <= at {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *overlay) empty() bool { return len(o.drop) == 0 }
+
+// put adds a layer.
+func (o *overlay) put(m map[string]index.Seq) {
+	if len(m) == 0 {
+		return
+	}
+	o.drop = append(o.drop[:len(o.drop):len(o.drop)], m)
+	for n := len(o.drop); n > 1 && 2*len(o.drop[n-1]) >= len(o.drop[n-2]); n = len(o.drop) {
+		both := make(map[string]index.Seq, len(o.drop[n-1])+len(o.drop[n-2]))
+		for _, m := range []map[string]index.Seq{o.drop[n-1], o.drop[n-2]} { // the older map is last: its commits are the first
+			for k, seq := range m {
+				both[k] = seq
+			}
+		}
+		o.drop = append(o.drop[:n-2:n-2], both)
+	}
+}
+
+func (d *tableDef) dropKey(part, key string) string {
+	if d.spec.PerPartition {
+		return part + "\x00" + key
+	}
+	return key
+}
+
+// overlay gives the overlay of a table at the snapshot, nil if nothing of it is buffered.
+func (s *snapshot) overlay(tt *txTable) (*overlay, error) {
+	if index.Seq(tt.t.lastSeq.Load()) <= tt.cold.flushed {
+		return nil, nil
+	}
+	if o := tt.overlay.Load(); o != nil {
+		return o, nil
+	}
+	last := index.Seq(tt.t.lastSeq.Load())
+	o := tt.t.overlay.Load()
+	switch {
+	case o == nil || o.cold != tt.cold || o.def != tt.def:
+		o = &overlay{cold: tt.cold, def: tt.def, seq: s.seq}
+		if err := s.buildOverlay(tt, o); err != nil {
+			return nil, err
+		}
+	case o.seq < s.seq && o.seq < last:
+		old := o
+		o = &overlay{cold: tt.cold, def: tt.def, seq: s.seq, drop: old.drop, contested: old.contested}
+		if err := s.extendOverlay(tt, o, old.seq); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		old := tt.t.overlay.Load()
+		if old != nil && old.cold == o.cold && old.def == o.def && old.seq >= o.seq || tt.t.c.cold(tt.t.id) != o.cold {
+			break
+		}
+		if tt.t.overlay.CompareAndSwap(old, o) {
+			break
+		}
+	}
+	tt.overlay.Store(o)
+	return o, nil
+}
+
+// buildOverlay walks over the recent changes.
+func (s *snapshot) buildOverlay(tt *txTable, o *overlay) error {
+	x := s.c.index
+	rec, err := x.Recents(s.p, tt.t.id, index.Bounds{})
+	if err != nil {
+		return err
+	}
+	defer rec.Close()
+	locs, err := x.Locations(s.p, tt.t.id, index.Bounds{})
+	if err != nil {
+		return err
+	}
+	defer locs.Close()
+	drop := map[string]index.Seq{}
+	var key []byte
+	var newest, first index.Seq
+	done := func() error {
+		if newest == 0 {
+			return nil
+		}
+		loc, ok, err := locs.Seek(key)
+		if err != nil || !ok {
+			return err
+		}
+		return s.outdated(tt, o, drop, string(key), loc, first, newest)
+	}
+	for ; rec.Valid(); rec.Next() {
+		k, r, err := rec.Entry()
+		if err != nil {
+			return err
+		}
+		if r.Seq > s.seq {
+			continue
+		}
+		if newest > 0 && string(k) == string(key) {
+			first = r.Seq
+			continue
+		}
+		if err := done(); err != nil {
+			return err
+		}
+		key, newest, first = append(key[:0], k...), r.Seq, r.Seq
+	}
+	if err := firstError(rec.Error(), done()); err != nil {
+		return err
+	}
+	o.put(drop)
+	return nil
+}
+
+// extendOverlay takes in the commits after a sequence.
+func (s *snapshot) extendOverlay(tt *txTable, o *overlay, after index.Seq) error {
+	drop := map[string]index.Seq{}
+	err := eachPacket(s.p, tt.t.id, after, s.seq, func(seq index.Seq, _ uint32, p packetRow) error {
+		loc, ok, err := s.c.index.Locate(s.p, tt.t.id, p.ikey)
+		if err != nil || !ok {
+			return err
+		}
+		return s.outdated(tt, o, drop, string(p.ikey), loc, seq, seq)
+	})
+	o.put(drop)
+	return err
+}
+
+func (s *snapshot) outdated(tt *txTable, o *overlay, drop map[string]index.Seq, ikey string, loc index.Location, first, newest index.Seq) error {
+	part := ""
+	if tt.def.spec.PerPartition {
+		var err error
+		if part, _, err = s.c.index.Group(tt.t.id, loc.Group); err != nil {
+			return err
+		}
+	}
+	k := tt.def.dropKey(part, loc.Key)
+	if old, ok := drop[k]; !ok || first < old {
+		drop[k] = first
+	}
+	if loc.Seq > newest && tt.def.merge == storage.EventTime && tt.def.ordering >= 0 {
+		o.contested = append(o.contested[:len(o.contested):len(o.contested)], ikey)
+	}
+	return nil
+}
+
+// pastRows are the journal's rows of a time that is over, laid over the files of that time.
+type pastRows struct {
+	rows map[string]pastRow // newest by index key
+	keys map[string]bool    // record keys that the files show outdated
+}
+
+type pastRow struct {
+	p   packetRow
+	seq index.Seq
+}
+
+// pastRows collects the packet rows of commits in (from, seq].
+func (s *snapshot) pastRows(tt *txTable, from, seq index.Seq) (*pastRows, error) {
+	o := &pastRows{rows: map[string]pastRow{}, keys: map[string]bool{}}
+	err := eachPacket(s.p, tt.t.id, from, seq, func(q index.Seq, _ uint32, p packetRow) error {
+		ikey := string(p.ikey)
+		p.row = append([]byte(nil), p.row...)
+		p.ikey = nil
+		o.rows[ikey] = pastRow{p, q}
+		o.keys[tt.def.dropKey(p.part, p.key)] = true
+		if p.coldKey != "" {
+			o.keys[tt.def.dropKey(p.part, p.coldKey)] = true
+		}
+		return nil
+	})
+	if err != nil || len(o.rows) == 0 {
+		return nil, err
+	}
+	return o, nil
+}
+
+// ownRows are a transaction's own newest writes by index key.
+type ownRows struct {
+	entries []txEntry
+	last    map[string]int32
+}
+
+// scanState is a resolved scan of a table.
+type scanState struct {
+	s      *snapshot
+	tt     *txTable
+	want   *storage.Schema
+	slices []storage.FileSlice
+	counts func(storage.InstantTime) bool
+	hot    *overlay  // a scan of the present
+	old    *pastRows // a scan of the past: the index, which knows the present, does not speak for it
+	own    ownRows
+	ro     bool
+	// foreign are the instants of other engines that a scan of the past sees and no earlier instant of ours merged.
+	foreign map[storage.InstantTime]bool
+}
+
+// run reads the files, leaving out what newer rows replace, then the newer rows.
+func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
+	return func(yield func(storage.Batch, error) bool) {
+		d := st.tt.def
+		own := map[string]bool{}
+		for _, n := range st.own.last {
+			e := &st.own.entries[n]
+			if e.had {
+				p := e.decoded()
+				own[d.dropKey(p.part, e.oldKey(&p))] = true
+			}
+		}
+		late, err := st.late(ctx)
+		if err != nil {
+			yield(storage.Batch{}, err)
+			return
+		}
+		outdated := func(string) bool { return false }
+		switch {
+		case st.old != nil:
+			outdated = func(k string) bool { return st.old.keys[k] && !late[k] }
+		case st.hot != nil && !st.hot.empty():
+			outdated = func(k string) bool { return st.hot.dropped(k, st.s.seq) && !late[k] }
+		}
+		for _, fs := range st.slices {
+			sc := d.scan(st.want, st.counts)
+			sc.ReadOptimized = st.ro
+			if st.old != nil || st.hot != nil && !st.hot.empty() || len(own) > 0 {
+				part := fs.Partition
+				sc.Drop = func(key string) bool {
+					k := d.dropKey(part, key)
+					return outdated(k) || own[k]
+				}
+			}
+			for b, err := range st.s.c.reader.ReadSlice(ctx, d.dir, fs, sc) {
+				if err != nil {
+					yield(storage.Batch{}, err)
+					return
+				}
+				if b.Rows > 0 && !yield(b, nil) {
+					return
+				}
+			}
+		}
+		if st.ro {
+			return
+		}
+		out := rowSink{def: d, want: st.want, b: storage.NewBuilder(st.want), yield: yield}
+		ok := true
+		switch {
+		case st.old != nil:
+			ok = st.pastRows(&out, late)
+		case st.hot != nil:
+			ok = st.hotRows(&out, late)
+		}
+		if !ok {
+			return
+		}
+		for _, ikey := range sortedKeys(st.own.last) {
+			if e := &st.own.entries[st.own.last[ikey]]; !e.del() && !out.addPacket(e.decoded()) {
+				return
+			}
+		}
+		out.flush()
+	}
+}
+
+// pastRows gives the rows of the journal that are left of a past time.
+func (st *scanState) pastRows(out *rowSink, late map[string]bool) bool {
+	for _, ikey := range sortedKeys(st.old.rows) {
+		h := st.old.rows[ikey]
+		if h.p.del || late[st.tt.def.dropKey(h.p.part, h.p.key)] {
+			continue
+		}
+		if !out.addPacket(h.p) {
+			return false
+		}
+	}
+	return true
+}
+
+// hotRows gives the buffered rows in the order of their keys.
+func (st *scanState) hotRows(out *rowSink, late map[string]bool) bool {
+	fail := func(err error) bool {
+		out.yield(storage.Batch{}, err)
+		return false
+	}
+	rec, err := st.s.c.index.Recents(st.s.p, st.tt.t.id, index.Bounds{})
+	if err != nil {
+		return fail(err)
+	}
+	defer rec.Close()
+	packets, err := newPacketReader(st.s.p, st.tt.t.id)
+	if err != nil {
+		return fail(err)
+	}
+	defer packets.close()
+	var key []byte
+	seen := false
+	for ; rec.Valid(); rec.Next() {
+		k, r, err := rec.Entry()
+		if err != nil {
+			return fail(err)
+		}
+		if r.Seq > st.s.seq || seen && string(k) == string(key) {
+			continue
+		}
+		key, seen = append(key[:0], k...), true
+		if _, mine := st.own.last[string(k)]; mine || r.Delete {
+			continue
+		}
+		p, err := packets.read(r.Seq, r.Ord)
+		if err != nil {
+			return fail(err)
+		}
+		if len(late) > 0 && late[st.tt.def.dropKey(p.part, p.key)] {
+			continue
+		}
+		if !out.addPacket(p) {
+			return false
+		}
+	}
+	if err := rec.Error(); err != nil {
+		return fail(err)
+	}
+	return true
+}
+
+// packetReader reads packet rows of a table, fast when they are asked for in the order in which they were written.
+type packetReader struct {
+	it *pebble.Iterator
+	t  index.TableID
+	k  []byte
+}
+
+func newPacketReader(r pebble.Reader, t index.TableID) (*packetReader, error) {
+	it, err := r.NewIter(&pebble.IterOptions{LowerBound: packetKey(t, 0, 0), UpperBound: packetKey(t+1, 0, 0)})
+	return &packetReader{it: it, t: t}, err
+}
+
+// read gives a packet row; its bytes are valid until the next call.
+func (r *packetReader) read(seq index.Seq, ord uint32) (packetRow, error) {
+	k := packetKey(r.t, seq, ord)
+	found := r.it.Valid() && r.it.Next() && string(r.it.Key()) == string(k)
+	if !found {
+		found = r.it.SeekGE(k) && string(r.it.Key()) == string(k)
+	}
+	if !found {
+		return packetRow{}, firstError(r.it.Error(), fmt.Errorf("journal row %d/%d of table %d is missing", seq, ord, r.t))
+	}
+	v, err := r.it.ValueAndErr()
+	if err != nil {
+		return packetRow{}, err
+	}
+	return decodePacket(v)
+}
+
+func (r *packetReader) close() { _ = r.it.Close() } // its errors were answered by read
+
+// late finds, in an event-time table, the buffered rows that lie before a row which was adopted after them.
+func (st *scanState) late(ctx context.Context) (map[string]bool, error) {
+	if d := st.tt.def; st.ro || d.merge != storage.EventTime || d.ordering < 0 {
+		return nil, nil
+	}
+	switch {
+	case st.old != nil:
+		return st.latePast(ctx)
+	case st.hot != nil && len(st.hot.contested) > 0:
+		return st.lateNow(ctx)
+	}
+	return nil, nil
+}
+
+func (st *scanState) lateNow(ctx context.Context) (map[string]bool, error) {
+	late := map[string]bool{}
+	d, x := st.tt.def, st.s.c.index
+	for _, ikey := range st.hot.contested {
+		rec, ok, err := x.LastRecent(st.s.p, st.tt.t.id, []byte(ikey), st.s.seq)
+		if err != nil {
+			return nil, err
+		}
+		if !ok || rec.Delete {
+			continue
+		}
+		loc, ok, err := x.Locate(st.s.p, st.tt.t.id, []byte(ikey))
+		if err != nil {
+			return nil, err
+		}
+		if !ok || loc.Seq <= rec.Seq {
+			continue
+		}
+		p, err := readPacket(st.s.p, st.tt.t.id, rec.Seq, rec.Ord)
+		if err != nil {
+			return nil, err
+		}
+		row, err := d.decodeRow(p.schema, p.row)
+		if err != nil {
+			return nil, err
+		}
+		crow, ckey, cpart, ok, err := st.s.coldRow(ctx, st.tt, loc)
+		if err != nil {
+			return nil, err
+		}
+		if ok && compareOrdering(crow[d.ordering], row[d.ordering]) > 0 {
+			late[d.dropKey(p.part, p.key)] = true
+			late[d.dropKey(cpart, ckey)] = true
+		}
+	}
+	return late, nil
+}
+
+// latePast is lateRows for a scan of the past. A row that an instant of ours holds lies before every buffered one, so only those of
+// other engines may win.
+func (st *scanState) latePast(ctx context.Context) (map[string]bool, error) {
+	late := map[string]bool{}
+	if len(st.foreign) == 0 {
+		return late, nil
+	}
+	d := st.tt.def
+	newest := map[string]pastRow{}
+	for _, h := range st.old.rows {
+		if !h.p.del && !h.p.again {
+			newest[d.dropKey(h.p.part, h.p.key)] = h
+		}
+	}
+	want, err := d.spec.Schema.Select(storage.ColRecordKey, storage.ColCommitTime, d.spec.OrderingField)
+	if err != nil {
+		return nil, err
+	}
+	for _, fs := range st.slices {
+		for b, err := range st.s.c.reader.ReadSlice(ctx, d.dir, fs, d.scan(want, st.counts)) {
+			if err != nil {
+				return nil, err
+			}
+			for i := range b.Rows {
+				key, _ := b.Value(0, i).(string)
+				k := d.dropKey(fs.Partition, key)
+				h, ok := newest[k]
+				if it, _ := b.Value(1, i).(string); !ok || !st.foreign[storage.InstantTime(it)] {
+					continue
+				}
+				row, err := d.decodeRow(h.p.schema, h.p.row)
+				if err != nil {
+					return nil, err
+				}
+				if compareOrdering(b.Value(2, i), row[d.ordering]) > 0 {
+					late[k] = true
+				}
+			}
+		}
+	}
+	return late, nil
+}
