@@ -160,7 +160,14 @@ func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, e
 		}
 		return st, nil
 	}
-	return st, tx.snap.find(tt, ikey, st)
+	if tt.finder == nil && tt.mayBeHot() {
+		f, err := tx.c.index.FindRecents(tx.snap.p, tt.t.id)
+		if err != nil {
+			return st, err
+		}
+		tt.finder = f
+	}
+	return st, tx.snap.find(tt, tt.finder, ikey, st)
 }
 
 // load reads the row of a key that exists.
@@ -180,22 +187,24 @@ func (tx *Tx) load(ctx context.Context, tt *txTable, st *keyState) (err error) {
 	return err
 }
 
-// find looks a key up in the hot tier and in the index of the files, by the rule that the newest write wins.
-func (s *snapshot) find(tt *txTable, ikey []byte, st *keyState) error {
-	rec, hot, err := s.c.index.LastRecent(s.p, tt.t.id, ikey, s.seq)
-	if err != nil {
-		return err
-	}
-	if hot {
-		if rec.Delete {
-			return nil
-		}
-		p, err := readPacket(s.p, tt.t.id, rec.Seq, rec.Ord)
-		if err != nil {
+// mayBeHot tells whether the hot tier can hold anything that the files of tt do not.
+func (tt *txTable) mayBeHot() bool { return index.Seq(tt.t.lastSeq.Load()) > tt.cold.flushed }
+
+// find looks a key up in the hot tier and in the index of the files, by the rule that the newest write wins. With f nil the hot tier is not asked.
+func (s *snapshot) find(tt *txTable, f *index.RecentFinder, ikey []byte, st *keyState) error {
+	if f != nil {
+		rec, hot, err := f.Last(ikey, s.seq)
+		if err != nil || hot && rec.Delete {
 			return err
 		}
-		st.exists, st.had, st.key, st.oldKey, st.part, st.packet = true, true, p.key, p.key, p.part, &p
-		return nil
+		if hot {
+			p, err := readPacket(s.p, tt.t.id, rec.Seq, rec.Ord)
+			if err != nil {
+				return err
+			}
+			st.exists, st.had, st.key, st.oldKey, st.part, st.packet = true, true, p.key, p.key, p.part, &p
+			return nil
+		}
 	}
 	loc, cold, err := s.c.index.Locate(s.p, tt.t.id, ikey)
 	if err != nil || !cold {

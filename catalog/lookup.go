@@ -43,15 +43,16 @@ func (tx *Tx) Lookup(ctx context.Context, t *Table, name string, ranges []KeyRan
 	} else if d.hidden() || d.spec.PerPartition {
 		return tx.Scan(ctx, t, o) // the index is ordered by partition first, or by a key that is no column
 	}
-	var bounds []index.Bounds
+	var bounds []keyBounds
 	for _, r := range ranges {
 		b, err := index.RangeBounds(cols, r.Low, r.High, r.LowOpen, r.HighOpen)
 		if err != nil {
 			return failed(err)
 		}
-		bounds = append(bounds, b)
+		point := x == nil && len(r.Low) == len(cols) && !r.LowOpen && !r.HighOpen && len(b.High) == len(b.Low)+1 && bytes.HasPrefix(b.High, b.Low)
+		bounds = append(bounds, keyBounds{b, point})
 	}
-	keys, all, err := tx.keysWithin(ctx, tt, x, cols, bounds)
+	keys, all, err := tx.keysWithin(ctx, tt, x, bounds)
 	if err != nil {
 		return failed(err)
 	}
@@ -61,8 +62,14 @@ func (tx *Tx) Lookup(ctx context.Context, t *Table, name string, ranges []KeyRan
 	return tx.snap.held(ctx, tx.rows(ctx, tt, want, keys, o))
 }
 
+// keyBounds are bounds of index keys.
+type keyBounds struct {
+	index.Bounds
+	point bool // Low is a whole key, the only one within
+}
+
 // keysWithin collects the index keys of rows whose values lie within the bounds; all: there are so many that a scan is cheaper.
-func (tx *Tx) keysWithin(ctx context.Context, tt *txTable, x *tableIndex, cols []index.Column, bounds []index.Bounds) (keys []string, all bool, err error) {
+func (tx *Tx) keysWithin(ctx context.Context, tt *txTable, x *tableIndex, bounds []keyBounds) (keys []string, all bool, err error) {
 	seen := map[string]bool{}
 	add := func(k []byte) bool {
 		if !seen[string(k)] {
@@ -75,17 +82,23 @@ func (tx *Tx) keysWithin(ctx context.Context, tt *txTable, x *tableIndex, cols [
 		if b.Low != nil && b.High != nil && bytes.Compare(b.Low, b.High) >= 0 {
 			continue
 		}
+		if b.point {
+			if !add(b.Low) { // rows finds out whether there is such a key
+				return nil, true, nil
+			}
+			continue
+		}
 		if !tt.fresh {
 			if x != nil {
-				err = tx.c.index.Secondary(tx.snap.p, tt.t.id, x.no, b, add)
+				err = tx.c.index.Secondary(tx.snap.p, tt.t.id, x.no, b.Bounds, add)
 			} else {
-				err = tx.primaryWithin(tt, b, add)
+				err = tx.primaryWithin(tt, b.Bounds, add)
 			}
 			if err != nil {
 				return nil, false, err
 			}
 		}
-		if err := tx.ownWithin(tt, x, cols, b, add); err != nil {
+		if err := tx.ownWithin(tt, x, b.Bounds, add); err != nil {
 			return nil, false, err
 		}
 		if len(keys) > lookupMax {
@@ -131,15 +144,9 @@ func (tx *Tx) primaryWithin(tt *txTable, b index.Bounds, add func([]byte) bool) 
 }
 
 // ownWithin adds the transaction's own rows within the bounds.
-func (tx *Tx) ownWithin(tt *txTable, x *tableIndex, cols []index.Column, b index.Bounds, add func([]byte) bool) error {
+func (tx *Tx) ownWithin(tt *txTable, x *tableIndex, b index.Bounds, add func([]byte) bool) error {
 	within := func(k []byte) bool {
 		return (b.Low == nil || bytes.Compare(k, b.Low) >= 0) && (b.High == nil || bytes.Compare(k, b.High) < 0)
-	}
-	if x == nil && b.Low != nil && b.High != nil && len(b.High) == len(b.Low)+1 && bytes.HasPrefix(b.High, b.Low) {
-		if _, ok := tt.last[string(b.Low)]; ok { // a point, if Low is a whole key
-			add(b.Low)
-			return nil
-		}
 	}
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
@@ -199,6 +206,19 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, want *storage.Schema, keys 
 			}
 		}
 		tx.mu.Unlock()
+		var finder *index.RecentFinder
+		defer func() {
+			if finder != nil {
+				_ = finder.Close()
+			}
+		}()
+		if !tt.fresh && tt.mayBeHot() {
+			var err error
+			if finder, err = tx.c.index.FindRecents(tx.snap.p, tt.t.id); err != nil {
+				yield(storage.Batch{}, err)
+				return
+			}
+		}
 		for _, k := range keys {
 			if e := own[k]; e != nil {
 				if !e.del() && !out.addPacket(e.decoded()) {
@@ -209,15 +229,12 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, want *storage.Schema, keys 
 			if tt.fresh {
 				continue
 			}
-			rec, hot, err := tx.c.index.LastRecent(tx.snap.p, tt.t.id, []byte(k), tx.snap.seq)
-			if err != nil {
+			var st keyState
+			if err := tx.snap.find(tt, finder, []byte(k), &st); err != nil {
 				yield(storage.Batch{}, err)
 				return
 			}
-			if hot {
-				if rec.Delete {
-					continue
-				}
+			if st.packet != nil && tt.def.merge == storage.EventTime { // something newer may have been adopted
 				row, key, part, ok, err := tx.snap.get(ctx, tt, []byte(k))
 				if err != nil {
 					yield(storage.Batch{}, err)
@@ -228,14 +245,19 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, want *storage.Schema, keys 
 				}
 				continue
 			}
-			loc, ok, err := tx.c.index.Locate(tx.snap.p, tt.t.id, []byte(k))
-			if err != nil {
-				yield(storage.Batch{}, err)
-				return
+			switch {
+			case !st.exists:
+			case st.packet != nil:
+				if !out.addPacket(*st.packet) {
+					return
+				}
+			default:
+				cold = append(cold, place{st.loc.Group, st.loc})
 			}
-			if ok {
-				cold = append(cold, place{loc.Group, loc})
-			}
+		}
+		if finder != nil {
+			_ = finder.Close() // its errors were answered by find
+			finder = nil
 		}
 		if !out.flush() {
 			return

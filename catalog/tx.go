@@ -49,8 +49,7 @@ type txTable struct {
 	byValue map[string][]string // keyless tables: encoded row → record keys, made by the first search of a statement
 	valueAt int                 // writes of the transaction that byValue reflects
 
-	recents *index.RecentIter
-	locs    *index.LocationIter
+	finder *index.RecentFinder // of the statement's writes, see Tx.Idle
 }
 
 // Begin starts a transaction on the newest durable commit.
@@ -472,13 +471,17 @@ func (tx *Tx) Rollback() {
 }
 
 func (tt *txTable) close() {
-	if tt.recents != nil {
-		_ = tt.recents.Close() // the walk's errors were answered where it was used
+	if tt.finder != nil {
+		_ = tt.finder.Close() // what went wrong was answered where it was used
+		tt.finder = nil
 	}
-	if tt.locs != nil {
-		_ = tt.locs.Close()
+}
+
+// Idle says that no statement of the transaction runs: what was open for one is closed.
+func (tx *Tx) Idle() {
+	for _, tt := range tx.order {
+		tt.close()
 	}
-	tt.recents, tt.locs = nil, nil
 }
 
 // Commit decides: one synced pebble batch holds the rows of all tables, the journal record and the index entries. It returns

@@ -233,6 +233,44 @@ func (x *RecordIndex) Locate(r pebble.Reader, t TableID, key []byte) (Location, 
 	return l, err == nil, err
 }
 
+// RecentFinder finds the newest changes of many keys of a table. It keeps its state of the index from being freed until Close.
+type RecentFinder struct {
+	it     *pebble.Iterator
+	prefix int // bytes of buf before a key
+	buf    []byte
+}
+
+// FindRecents opens a finder.
+func (x *RecordIndex) FindRecents(r pebble.Reader, t TableID) (*RecentFinder, error) {
+	f := &RecentFinder{buf: tableKey(prefixRecent, t)}
+	f.prefix = len(f.buf)
+	var err error
+	f.it, err = r.NewIter(&pebble.IterOptions{LowerBound: tableKey(prefixRecent, t), UpperBound: tableKey(prefixRecent, t+1)})
+	return f, err
+}
+
+// Last is LastRecent.
+func (f *RecentFinder) Last(key []byte, at Seq) (Recent, bool, error) {
+	f.buf = append(f.buf[:f.prefix], key...)
+	n := len(f.buf)
+	f.buf = binary.BigEndian.AppendUint64(f.buf, ^uint64(at))
+	if !f.it.SeekGE(f.buf) {
+		return Recent{}, false, f.it.Error()
+	}
+	if k := f.it.Key(); len(k) != len(f.buf) || string(k[:n]) != string(f.buf[:n]) {
+		return Recent{}, false, nil
+	}
+	v, err := f.it.ValueAndErr()
+	if err != nil {
+		return Recent{}, false, err
+	}
+	_, rec, err := decodeRecent(f.it.Key(), v)
+	return rec, err == nil, err
+}
+
+// Close ends the finder.
+func (f *RecentFinder) Close() error { return f.it.Close() }
+
 // RecentIter walks the recent entries of a table in key order, the newest of a key first.
 type RecentIter struct{ it *pebble.Iterator }
 

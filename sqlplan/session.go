@@ -296,6 +296,11 @@ func (s *Session) SessionEnd() {
 // endStatement closes what the statement has open.
 func (s *Session) endStatement() {
 	s.closeSnapshots()
+	if s.tx != nil {
+		for _, tx := range s.tx.txs {
+			tx.Idle()
+		}
+	}
 	s.stmt, s.nested = statement{}, false
 }
 
