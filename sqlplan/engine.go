@@ -151,6 +151,13 @@ func setVariables(collation sql.CollationID) error {
 type execBuilder struct{ front *rowexec.BaseBuilder }
 
 func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIter, error) {
+	mended, changed, err := mendExpressions(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if changed {
+		return b.front.Build(ctx, mended, row)
+	}
 	switch n := n.(type) {
 	case *plan.Filter:
 		c, changed, err := collateIn(ctx, n)

@@ -117,10 +117,13 @@ func (p *provider) DropDatabase(ctx *sql.Context, name string) error {
 
 // Function gives the functions that replace or add to the front end's.
 func (p *provider) Function(ctx *sql.Context, schema, name string) (sql.Function, bool) {
-	if p.function == nil {
-		return nil, false
+	name = strings.ToLower(name)
+	if p.function != nil {
+		if f, ok := p.function(name); ok {
+			return f, true
+		}
 	}
-	return p.function(strings.ToLower(name))
+	return textFunction(name)
 }
 
 func (p *provider) TableFunction(ctx *sql.Context, name string) (sql.TableFunction, bool) {
