@@ -18,11 +18,13 @@ func (p *Parser) patch(ctx context.Context, s *scanned, stmt ast.Statement, opti
 	if s.body && s.attribute {
 		return nil, errUnsupported("ENGINE_ATTRIBUTE inside a stored program") // it would be dropped without a word
 	}
-	EachStatement(stmt, func(stmt ast.Statement) {
-		if n, ok := stmt.(*ast.Set); ok {
-			patchVariables(n)
-		}
-	})
+	if d, ok := stmt.(*ast.DDL); !ok || d.TriggerSpec != nil { // procedures know their variables themselves
+		EachStatement(stmt, func(stmt ast.Statement) {
+			if n, ok := stmt.(*ast.Set); ok {
+				patchVariables(n)
+			}
+		})
+	}
 	switch n := stmt.(type) {
 	case *ast.DDL:
 		return n, patchCreate(n)
