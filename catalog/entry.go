@@ -142,13 +142,25 @@ func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, e
 		p := e.decoded()
 		return &keyState{exists: !p.del, key: p.key, part: p.part, entry: n, had: e.had, oldKey: e.oldKey(&p), was: e.was, packet: &p}, nil
 	}
-	st := &keyState{entry: -1}
 	if tt.fresh {
-		return st, nil
+		return &keyState{entry: -1}, nil
 	}
+	if tt.seen != nil && string(tt.seenKey) == string(ikey) {
+		return tt.seen, nil // a row that is refused as a duplicate is often updated then
+	}
+	st, err := tx.snap.state(ctx, tt, ikey)
+	if err == nil {
+		tt.seen, tt.seenKey = st, append(tt.seenKey[:0], ikey...)
+	}
+	return st, err
+}
+
+// state looks a key up at the snapshot, by the transaction that tt belongs to.
+func (s *snapshot) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, error) {
+	st := &keyState{entry: -1}
 	d := tt.def
 	if len(d.indexes) > 0 || d.merge == storage.EventTime {
-		row, key, part, ok, err := tx.snap.get(ctx, tt, ikey)
+		row, key, part, ok, err := s.get(ctx, tt, ikey)
 		if err != nil || !ok {
 			return st, err
 		}
@@ -161,13 +173,13 @@ func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, e
 		return st, nil
 	}
 	if tt.finder == nil && tt.mayBeHot() {
-		f, err := tx.c.index.FindRecents(tx.snap.p, tt.t.id)
+		f, err := s.c.index.FindRecents(s.p, tt.t.id)
 		if err != nil {
 			return st, err
 		}
 		tt.finder = f
 	}
-	return st, tx.snap.find(tt, tt.finder, ikey, st)
+	return st, s.find(tt, tt.finder, ikey, st)
 }
 
 // load reads the row of a key that exists.

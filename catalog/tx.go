@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -49,7 +50,9 @@ type txTable struct {
 	byValue map[string][]string // keyless tables: encoded row → record keys, made by the first search of a statement
 	valueAt int                 // writes of the transaction that byValue reflects
 
-	finder *index.RecentFinder // of the statement's writes, see Tx.Idle
+	finder  *index.RecentFinder // of the statement's writes, see Tx.Idle
+	seen    *keyState           // last key that was looked up at the snapshot
+	seenKey []byte
 }
 
 // Begin starts a transaction on the newest durable commit.
@@ -165,7 +168,7 @@ func (tx *Tx) Get(ctx context.Context, t *Table, key storage.Row) (storage.Row, 
 	if err := tx.load(ctx, tt, st); err != nil {
 		return nil, false, err
 	}
-	return st.row, true, nil
+	return slices.Clone(st.row), true, nil
 }
 
 // Insert adds a row; *DuplicateKeyError if its key or a UNIQUE value is taken.
@@ -208,7 +211,7 @@ func (tx *Tx) duplicate(ctx context.Context, tt *txTable, st *keyState, row stor
 	if err := tx.load(ctx, tt, st); err != nil {
 		return err
 	}
-	return &DuplicateKeyError{Table: tt.def.String(), Key: project(row, tt.def.keyCols), Existing: st.row}
+	return &DuplicateKeyError{Table: tt.def.String(), Key: project(row, tt.def.keyCols), Existing: slices.Clone(st.row)}
 }
 
 // Update replaces old by row, whose key may be another one.
@@ -352,7 +355,7 @@ func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, r
 			if err != nil || string(has) != string(values) {
 				return err
 			}
-			return &DuplicateKeyError{Table: tt.def.String(), Index: x.spec.Name, Key: project(row, x.cols), Existing: st.row}
+			return &DuplicateKeyError{Table: tt.def.String(), Index: x.spec.Name, Key: project(row, x.cols), Existing: slices.Clone(st.row)}
 		}
 		for _, k := range tt.unique[id] {
 			if err := taken([]byte(k)); err != nil {
