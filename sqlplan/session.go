@@ -314,9 +314,6 @@ func (s *Session) closeSnapshots() {
 // editOf gives the edit of a table, nil if the statement does not change it.
 func (s *Session) editOf(t *catalog.Table) *edit { return s.stmt.edits[t] }
 
-// now is the hybrid clock's time: never before a commit that was acknowledged.
-func (s *Session) now() time.Time { return s.engine.catalog.Clock().Now() }
-
 // instantMode says whether commits are to be seen by other engines at once.
 func (s *Session) instantMode(ctx *sql.Context) bool {
 	v, err := s.GetSessionVariable(ctx, commitModeVariable)
