@@ -18,7 +18,8 @@ type adoption struct {
 	view  *timeline.View
 	all   bool // every location is found anew
 	put   []adopted
-	drop  []string // index keys
+	dead  []adopted // deleted records that base files still have
+	drop  []string  // index keys
 	hints []secondaryHint
 	rows  int64 // change of the number of rows
 }
@@ -28,6 +29,7 @@ type adopted struct {
 	part string
 	id   storage.FileID
 	key  string
+	base storage.InstantTime // of dead ones
 }
 
 type secondaryHint struct {
@@ -167,6 +169,9 @@ func (t *Table) changes(ctx context.Context, cold *coldState, tl *timeline.Timel
 				a.put = append(a.put, k)
 				a.hints = append(a.hints, hints...)
 			})
+			if err == nil {
+				err = t.readDead(ctx, *p.new, tl.Counts, a)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -210,6 +215,9 @@ func (t *Table) reindex(ctx context.Context, tl *timeline.Timeline) (*adoption, 
 			a.put = append(a.put, k)
 			a.hints = append(a.hints, hints...)
 		})
+		if err == nil {
+			err = t.readDead(ctx, fs, tl.Counts, a)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -249,6 +257,25 @@ func sameCounts(fs *storage.FileSlice, a, b *timeline.Timeline) bool {
 		return slices.DeleteFunc(t.Completed(), func(x timeline.Instant) bool { return x.Time < fs.Begin })
 	}
 	return slices.EqualFunc(in(a), in(b), func(x, y timeline.Instant) bool { return x.Time == y.Time })
+}
+
+// readDead adds the records of a slice that its base file has and its logs delete. The last rows of a.put are those of the slice.
+func (t *Table) readDead(ctx context.Context, fs storage.FileSlice, counts func(storage.InstantTime) bool, a *adoption) error {
+	if fs.Base == nil || len(fs.Logs) == 0 || t.def.Load().readOnly != "" {
+		return nil
+	}
+	live := map[string]bool{}
+	for i := len(a.put) - 1; i >= 0 && a.put[i].id == fs.ID && a.put[i].part == fs.Partition; i-- {
+		live[a.put[i].key] = true
+	}
+	base := fs
+	base.Logs = nil
+	return t.readKeys(ctx, base, counts, false, func(k adopted, _ []secondaryHint) {
+		if !live[k.key] {
+			k.base = fs.Base.Instant
+			a.dead = append(a.dead, k)
+		}
+	})
 }
 
 // readKeys reads the index keys of a slice, with the values of the secondary indexes if asked for.
@@ -300,7 +327,7 @@ func (t *Table) readKeys(ctx context.Context, fs storage.FileSlice, counts func(
 					list = append(list, secondaryHint{d.indexes[n].no, values, string(ikey)})
 				}
 			}
-			f(adopted{string(ikey), fs.Partition, fs.ID, key}, list)
+			f(adopted{ikey: string(ikey), part: fs.Partition, id: fs.ID, key: key}, list)
 		}
 	}
 	return nil
@@ -308,8 +335,13 @@ func (t *Table) readKeys(ctx context.Context, fs storage.FileSlice, counts func(
 
 // swap makes a new cold state known: the index changes and the state become visible to snapshots in one step.
 func (t *Table) swap(next *coldState, a *adoption, own func(*pebble.Batch) error) error {
+	return t.swapSized(0, next, a, own, nil)
+}
+
+// swapSized is swap with the size of the batch, and with something to add to it while no commit can come between.
+func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone func(*pebble.Batch) error) error {
 	c := t.c
-	b := c.db.NewBatch()
+	b := c.db.NewBatchWithSize(size)
 	defer b.Close()
 	if a != nil && a.all {
 		if err := c.index.DropLocations(b, t.id); err != nil {
@@ -328,9 +360,14 @@ func (t *Table) swap(next *coldState, a *adoption, own func(*pebble.Batch) error
 	c.commitMu.Lock()
 	seq, err := func() (index.Seq, error) {
 		var seq index.Seq
-		if a != nil && (len(a.put) > 0 || len(a.drop) > 0 || a.all) {
+		if a != nil && (len(a.put) > 0 || len(a.drop) > 0 || len(a.dead) > 0 || a.all) {
 			seq = c.clock.next()
 			if err := t.applyAdoption(b, a, seq); err != nil {
+				return 0, err
+			}
+		}
+		if alone != nil {
+			if err := alone(b); err != nil {
 				return 0, err
 			}
 		}
@@ -387,6 +424,16 @@ func (t *Table) applyAdoption(b *pebble.Batch, a *adoption, seq index.Seq) error
 			numbers[name] = no
 		}
 		if err := c.index.PutLocation(b, t.id, []byte(k.ikey), index.Location{Seq: seq, Group: no, Row: -1, Key: k.key}); err != nil {
+			return err
+		}
+	}
+	for i := range a.dead {
+		k := &a.dead[i]
+		no, err := c.index.GroupNumber(b, t.id, k.part, k.id)
+		if err != nil {
+			return err
+		}
+		if err := c.index.PutDead(b, t.id, k.part, k.key, index.Dead{Group: no, Instant: k.base}); err != nil {
 			return err
 		}
 	}

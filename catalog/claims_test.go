@@ -302,7 +302,7 @@ func TestRewriteFactor(t *testing.T) {
 	require.NoError(t, c.Close(context.Background()))
 }
 
-// D19: a key inserted again after its delete goes to another file group; the delete of an event-time table carries the ordering value that is stored.
+// D19: a key inserted again after its delete comes back to its file group, whose base file may still have it: Spark looks keys up there.
 func TestInsertAfterDelete(t *testing.T) {
 	ctx := context.Background()
 	for _, event := range []bool{true, false} {
@@ -362,9 +362,13 @@ func TestInsertAfterDelete(t *testing.T) {
 					}
 				}
 				require.Equal(t, []string{"[103 more 8]"}, got)
-				if event || between {
-					require.Equal(t, 1, deletes)
+				// In event time the group has a new base file, else the record came back in the logs, after its delete if that was flushed.
+				want2 := 0
+				if between && !event {
+					want2 = 1
 				}
+				require.Equal(t, want2, deletes)
+				require.Len(t, cold.newest(), 1)
 				require.NoError(t, c.Close(ctx))
 			})
 		}

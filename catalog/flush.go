@@ -332,16 +332,19 @@ func (t *Table) newestInstant() time.Time {
 
 // flushRow is one key of a flush.
 type flushRow struct {
-	ikey   string
-	seq    index.Seq
-	ord    uint32
-	del    bool
-	bytes  int32 // of an insert, as it stands in the journal
-	again  bool  // deleted and written again since the files' state
-	cold   bool  // the files have a row of the key
-	group  uint32
-	oldKey string // record key text of that row
-	key    string // record key text of the new row, known when it is written
+	ikey    string
+	seq     index.Seq
+	ord     uint32
+	del     bool
+	bytes   int32 // of an insert, as it stands in the journal
+	revived bool  // a deleted record that its base file still has
+	again   bool  // deleted and written again since the files' state
+	cold    bool  // the files have a row of the key
+	group   uint32
+	oldKey  string // record key text of that row
+	key     string // record key text of the new row, known when it is written
+
+	from *outFile // the group that deletes the cold row
 
 	// where the row goes, filled while writing
 	file *outFile
@@ -394,6 +397,10 @@ type staleRecent struct {
 func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason string) (*flush, error) {
 	d := t.def.Load()
 	f := &flush{t: t, d: d, cold: t.c.cold(t.id), at: at, instant: timeline.FormatTime(at.In(d.zone)), cut: cut}
+	pending, err := t.compacting(ctx, f.cold)
+	if err != nil {
+		return nil, err
+	}
 	parts := map[string]*partPlan{}
 	part := func(path string) *partPlan {
 		p := parts[path]
@@ -476,13 +483,20 @@ func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason st
 				return nil, fmt.Errorf("file group %s in partition %q, where the index has key %s, has no files", id, path, row.oldKey)
 			}
 			g := part(path).group(id, &fs)
-			// The row stays in its group if its key text and its partition do, and if no reader could prefer what was deleted before.
-			stays := !row.del && p.part == path && p.key == row.oldKey && !(row.again && d.merge == storage.EventTime)
-			if stays {
+			if err := waitsFor(g, pending); err != nil {
+				return nil, err
+			}
+			// The row stays in its group if its key text and its partition do.
+			stays := !row.del && p.part == path && p.key == row.oldKey
+			if stays && !(row.again && d.merge == storage.EventTime) {
 				g.updates[row.oldKey] = row
 				continue
 			}
-			g.deletes[row.oldKey] = row
+			g.deletes[row.oldKey], row.from = row, g
+			if stays {
+				g.revive(row)
+				continue
+			}
 			if row.del {
 				continue
 			}
@@ -491,12 +505,38 @@ func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason st
 			continue // came and went between two flushes
 		}
 		pp := part(p.part)
+		if d.spec.MergeOnRead {
+			// A base file that still has the key, deleted, takes it again: an engine that looks keys up in base files would find two places.
+			dead, ok, err := t.c.index.FindDead(t.c.db, t.id, p.part, p.key)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				path, id, err := t.c.index.Group(t.id, dead.Group)
+				if err != nil {
+					return nil, err
+				}
+				if fs, ok := f.cold.view.Slice(path, id, "", nil); ok && path == p.part && fs.Base != nil && fs.Base.Instant == dead.Instant {
+					g := pp.group(id, &fs)
+					if err := waitsFor(g, pending); err != nil {
+						return nil, err
+					}
+					row.revived = true
+					if d.merge == storage.EventTime {
+						g.revive(row)
+					} else {
+						g.updates[p.key] = row
+					}
+					continue
+				}
+			}
+		}
 		pp.inserts = append(pp.inserts, row)
 		pp.bytes += int64(len(p.row))
 		row.bytes = int32(len(p.row))
 	}
 	for _, path := range sortedKeys(parts) {
-		f.place(parts[path])
+		f.place(parts[path], pending)
 	}
 	action := timeline.Commit
 	if d.spec.MergeOnRead {
@@ -526,6 +566,52 @@ func (p *partPlan) group(id storage.FileID, fs *storage.FileSlice) *outFile {
 	return g
 }
 
+// revive has a group take again a row of an event-time table that was deleted in it, whose ordering value may lie below the one
+// of the delete: a new base file forgets the delete.
+func (o *outFile) revive(row *flushRow) {
+	o.base = true
+	o.inserts = append(o.inserts, row)
+}
+
+// compacting gives the file groups for which a compaction is pending, with its instant.
+func (t *Table) compacting(ctx context.Context, cold *coldState) (map[string]storage.InstantTime, error) {
+	var out map[string]storage.InstantTime
+	for _, in := range cold.tl.Pending() {
+		if in.Action != timeline.Compaction {
+			continue
+		}
+		plan, err := timeline.ReadCompactionPlan(ctx, t.c.store, t.def.Load().dir, in.Time)
+		if err != nil {
+			return nil, err
+		}
+		if plan.Operations == nil {
+			continue
+		}
+		if out == nil {
+			out = map[string]storage.InstantTime{}
+		}
+		for _, op := range *plan.Operations {
+			var path, id string
+			if op.Partition != nil {
+				path = *op.Partition
+			}
+			if op.FileID != nil {
+				id = *op.FileID
+			}
+			out[path+"\x00"+id] = in.Time
+		}
+	}
+	return out, nil
+}
+
+// waitsFor refuses to write to a group that is to be compacted: not all readers of version 6 find a log written after the plan.
+func waitsFor(g *outFile, pending map[string]storage.InstantTime) error {
+	if it, ok := pending[g.part+"\x00"+string(g.id)]; ok {
+		return fmt.Errorf("file group %s waits for the compaction that was planned at %s: rows stay buffered until it is done", g.id, it)
+	}
+	return nil
+}
+
 const (
 	// A flush never rewrites more than this many times the bytes that it adds.
 	rewriteFactor = 4
@@ -537,12 +623,12 @@ const (
 
 // place decides which files take a partition's changes: updates and deletes go to their groups (a log file on merge-on-read, a new
 // base file on copy-on-write), inserts into a base file that is rewritten anyway, else into a small one, else into new groups.
-func (f *flush) place(p *partPlan) {
+func (f *flush) place(p *partPlan, pending map[string]storage.InstantTime) {
 	mor := f.d.spec.MergeOnRead
 	var target *outFile
 	for _, id := range sortedKeys(p.groups) {
 		g := p.groups[id]
-		g.base = !mor
+		g.base = g.base || !mor
 		f.addFile(g)
 		if g.base && len(p.inserts) > 0 && g.slice.Base != nil && g.slice.Base.Size < maxFileBytes && (target == nil || g.slice.Base.Size < target.slice.Base.Size) {
 			target = g
@@ -553,6 +639,9 @@ func (f *flush) place(p *partPlan) {
 	}
 	if target == nil {
 		for _, fs := range f.cold.view.PartitionSlices(p.path, "", nil) {
+			if _, waits := pending[p.path+"\x00"+string(fs.ID)]; waits {
+				continue
+			}
 			if fs.Base == nil || len(fs.Logs) > 0 || p.groups[fs.ID] != nil || fs.Base.Size > min(maxFileBytes, rewriteFactor*p.bytes/journalFactor) {
 				continue
 			}
@@ -565,7 +654,7 @@ func (f *flush) place(p *partPlan) {
 		}
 	}
 	if target != nil {
-		target.inserts = p.inserts
+		target.inserts = append(target.inserts, p.inserts...)
 		return
 	}
 	var cur *outFile
@@ -847,6 +936,9 @@ func (c *Catalog) dropMetadataTable(ctx context.Context, dir string) error {
 	return c.store.Remove(ctx, join(dir, ".hoodie/metadata")+"/")
 }
 
+// dropAsRange is the number of entries from which a range deletion is cheaper, also for the reads that pass it.
+const dropAsRange = 512
+
 // settle makes the instant known: one batch drops its rows from the hot tier's index and sets their locations.
 func (f *flush) settle(ctx context.Context) error {
 	c := f.t.c
@@ -869,16 +961,52 @@ func (f *flush) settle(ctx context.Context) error {
 	}
 	next := f.cold.with(tl, view)
 	next.addOwn(ownInstant{f.instant, f.cut, f.intent.Bytes})
-	return f.t.swap(next, a, func(b *pebble.Batch) error {
+	// If the table has nothing younger in the hot tier, one range is dropped instead of very many entries.
+	idle := len(f.rows)+len(f.stale) >= dropAsRange && index.Seq(f.t.lastSeq.Load()) <= f.cut
+	size := 4096
+	for _, r := range f.rows {
+		size += len(r.ikey) + len(r.key) + 64
+		if !idle {
+			size += len(r.ikey) + 24
+		}
+	}
+	drop := func(b *pebble.Batch) error {
+		for _, r := range f.rows {
+			if err := c.index.DropRecent(b, f.t.id, []byte(r.ikey), r.seq); err != nil {
+				return err
+			}
+		}
+		for _, s := range f.stale {
+			if err := c.index.DropRecent(b, f.t.id, []byte(s.row.ikey), s.seq); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	alone := func(b *pebble.Batch) error {
+		switch {
+		case !idle:
+			return nil
+		case index.Seq(f.t.lastSeq.Load()) <= f.cut:
+			return c.index.DropRecents(b, f.t.id)
+		}
+		return drop(b) // a commit came after all
+	}
+	return f.t.swapSized(size, next, a, func(b *pebble.Batch) error {
 		for _, o := range f.files {
 			var err error
 			if o.no, err = c.index.GroupNumber(b, f.t.id, o.part, o.id); err != nil {
 				return err
 			}
 		}
+		if !idle {
+			if err := drop(b); err != nil {
+				return err
+			}
+		}
 		for _, r := range f.rows {
 			key := []byte(r.ikey)
-			if err := c.index.DropRecent(b, f.t.id, key, r.seq); err != nil {
+			if err := f.noteDead(b, r); err != nil {
 				return err
 			}
 			if r.del || r.file == nil {
@@ -896,13 +1024,22 @@ func (f *flush) settle(ctx context.Context) error {
 				return err
 			}
 		}
-		for _, s := range f.stale {
-			if err := c.index.DropRecent(b, f.t.id, []byte(s.row.ikey), s.seq); err != nil {
-				return err
-			}
-		}
 		return f.t.closeIntent(b)
-	})
+	}, alone)
+}
+
+// noteDead keeps account of deleted records that base files still have.
+func (f *flush) noteDead(b *pebble.Batch, r *flushRow) error {
+	x, t := f.t.c.index, f.t
+	if r.revived && r.file != nil {
+		if err := x.DropDead(b, t.id, r.file.part, r.key); err != nil {
+			return err
+		}
+	}
+	if !f.d.spec.MergeOnRead || !r.cold || r.from == nil || r.from.base || r.from.slice.Base == nil {
+		return nil
+	}
+	return x.PutDead(b, t.id, r.from.part, r.oldKey, index.Dead{Group: r.group, Instant: r.from.slice.Base.Instant})
 }
 
 // closeIntent notes an instant of ours and removes its intent.

@@ -360,18 +360,33 @@ func (st *scanState) hotRows(out *rowSink, late map[string]bool) bool {
 
 // packetReader reads packet rows of a table, fast when they are asked for in the order in which they were written.
 type packetReader struct {
-	it *pebble.Iterator
-	t  index.TableID
-	k  []byte
+	r     pebble.Reader
+	it    *pebble.Iterator // nil after an error
+	t     index.TableID
+	reads int
 }
 
 func newPacketReader(r pebble.Reader, t index.TableID) (*packetReader, error) {
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: packetKey(t, 0, 0), UpperBound: packetKey(t+1, 0, 0)})
-	return &packetReader{it: it, t: t}, err
+	p := &packetReader{r: r, t: t}
+	return p, p.open()
 }
+
+func (r *packetReader) open() (err error) {
+	r.close()
+	r.it, err = r.r.NewIter(&pebble.IterOptions{LowerBound: packetKey(r.t, 0, 0), UpperBound: packetKey(r.t+1, 0, 0)})
+	return err
+}
+
+// readsPerIter bounds the life of an iterator: it keeps the memory tables of its start, and the batches of large commits, from being freed.
+const readsPerIter = 8192
 
 // read gives a packet row; its bytes are valid until the next call.
 func (r *packetReader) read(seq index.Seq, ord uint32) (packetRow, error) {
+	if r.reads++; r.reads%readsPerIter == 0 || r.it == nil {
+		if err := r.open(); err != nil {
+			return packetRow{}, err
+		}
+	}
 	k := packetKey(r.t, seq, ord)
 	found := r.it.Valid() && r.it.Next() && string(r.it.Key()) == string(k)
 	if !found {
@@ -387,7 +402,12 @@ func (r *packetReader) read(seq index.Seq, ord uint32) (packetRow, error) {
 	return decodePacket(v)
 }
 
-func (r *packetReader) close() { _ = r.it.Close() } // its errors were answered by read
+func (r *packetReader) close() {
+	if r.it != nil {
+		_ = r.it.Close() // its errors were answered by read
+		r.it = nil
+	}
+}
 
 // late finds, in an event-time table, the buffered rows that lie before a row which was adopted after them.
 func (st *scanState) late(ctx context.Context) (map[string]bool, error) {

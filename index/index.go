@@ -23,6 +23,7 @@ const (
 	prefixLocation  = 'l'
 	prefixSecondary = 's'
 	prefixGroup     = 'g'
+	prefixDead      = 'd'
 )
 
 // Recent is a change of a key whose row is still in the hot tier.
@@ -84,6 +85,11 @@ func (x *RecordIndex) PutRecent(b *pebble.Batch, t TableID, key []byte, r Recent
 func (x *RecordIndex) DropRecent(b *pebble.Batch, t TableID, key []byte, seq Seq) error {
 	k := append(tableKey(prefixRecent, t), key...)
 	return b.Delete(binary.BigEndian.AppendUint64(k, ^uint64(seq)), nil)
+}
+
+// DropRecents removes all recent entries of a table: their rows are in its files now.
+func (x *RecordIndex) DropRecents(b *pebble.Batch, t TableID) error {
+	return b.DeleteRange(tableKey(prefixRecent, t), tableKey(prefixRecent, t+1), nil)
 }
 
 func decodeRecent(k, v []byte) (key []byte, r Recent, err error) {
@@ -148,6 +154,43 @@ func decodeLocation(v []byte) (Location, error) {
 	return l, nil
 }
 
+// Dead is a deleted record that its base file still has: only the logs over it say that it is gone.
+type Dead struct {
+	Group   uint32
+	Instant storage.InstantTime // base file
+}
+
+func deadKey(t TableID, partition, key string) []byte {
+	return append(append(append(tableKey(prefixDead, t), partition...), 0), key...)
+}
+
+// PutDead notes a deleted record, by its record key text.
+func (x *RecordIndex) PutDead(b *pebble.Batch, t TableID, partition, key string, d Dead) error {
+	return b.Set(deadKey(t, partition, key), append(binary.AppendUvarint(nil, uint64(d.Group)), d.Instant...), nil)
+}
+
+// DropDead forgets a deleted record.
+func (x *RecordIndex) DropDead(b *pebble.Batch, t TableID, partition, key string) error {
+	return b.Delete(deadKey(t, partition, key), nil)
+}
+
+// FindDead looks for a deleted record.
+func (x *RecordIndex) FindDead(r pebble.Reader, t TableID, partition, key string) (Dead, bool, error) {
+	v, closer, err := r.Get(deadKey(t, partition, key))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return Dead{}, false, nil
+	}
+	if err != nil {
+		return Dead{}, false, err
+	}
+	defer closer.Close()
+	n, k := binary.Uvarint(v)
+	if k <= 0 {
+		return Dead{}, false, errors.New("index: entry of a deleted record is damaged")
+	}
+	return Dead{uint32(n), storage.InstantTime(v[k:])}, true, nil
+}
+
 // PutSecondary adds the hint that a row with these index values has that key.
 func (x *RecordIndex) PutSecondary(b *pebble.Batch, t TableID, index uint32, values, key []byte) error {
 	return b.Set(secondaryKey(t, index, values, key), binary.AppendUvarint(nil, uint64(len(values))), nil)
@@ -165,7 +208,7 @@ func secondaryKey(t TableID, index uint32, values, key []byte) []byte {
 
 // DropTable removes everything about a table.
 func (x *RecordIndex) DropTable(b *pebble.Batch, t TableID) error {
-	for _, p := range []byte{prefixRecent, prefixLocation, prefixSecondary, prefixGroup} {
+	for _, p := range []byte{prefixRecent, prefixLocation, prefixSecondary, prefixGroup, prefixDead} {
 		if err := b.DeleteRange(tableKey(p, t), tableKey(p, t+1), nil); err != nil {
 			return err
 		}
@@ -178,7 +221,7 @@ func (x *RecordIndex) DropTable(b *pebble.Batch, t TableID) error {
 
 // DropKeys removes the locations, recent entries and secondary keys of a table: all its rows are replaced.
 func (x *RecordIndex) DropKeys(b *pebble.Batch, t TableID) error {
-	for _, p := range []byte{prefixRecent, prefixLocation, prefixSecondary} {
+	for _, p := range []byte{prefixRecent, prefixLocation, prefixSecondary, prefixDead} {
 		if err := b.DeleteRange(tableKey(p, t), tableKey(p, t+1), nil); err != nil {
 			return err
 		}
