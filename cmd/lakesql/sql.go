@@ -19,6 +19,8 @@ import (
 	vitess "github.com/dolthub/vitess/go/mysql"
 	"github.com/go-sql-driver/mysql"
 	"golang.org/x/term"
+
+	_ "github.com/lakesql/lakesql/sqlplan/driver" // "lakesql" opens a folder in process
 )
 
 // sqlConfig is what `lakesql sql` runs with.

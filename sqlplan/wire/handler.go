@@ -96,7 +96,7 @@ func (h *handler) ComPrepare(ctx context.Context, c *mysql.Conn, query string, p
 }
 
 func (h *handler) ComStmtExecute(ctx context.Context, c *mysql.Conn, prepare *mysql.PrepareData, callback func(*sqltypes.Result) error) error {
-	mendTimes(prepare)
+	mendParameters(prepare)
 	_, err := h.run(ctx, c, &statement{
 		text: prepare.PrepareStmt, prepared: prepare, binary: true,
 		send: func(r *sqltypes.Result, _ bool) error { return callback(r) },

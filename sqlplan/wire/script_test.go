@@ -1,4 +1,4 @@
-package sqlplan_test
+package wire_test
 
 import (
 	"context"
@@ -29,7 +29,7 @@ import (
 //
 // An error is a result too: its number, SQLSTATE and text.
 func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("../testdata/sql/*/*.slt")
+	files, err := filepath.Glob("../../testdata/sql/*/*.slt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
