@@ -172,7 +172,7 @@ func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 	case *plan.AlterIndex:
 		return b.alterIndex(ctx, n)
 	case *plan.InsertInto:
-		if iter, err := b.insertByTime(ctx, n, row); err != nil || iter != nil {
+		if iter, err := b.insert(ctx, n, row); err != nil || iter != nil {
 			return iter, err
 		}
 	}

@@ -2,7 +2,6 @@ package sqlplan
 
 import (
 	"github.com/dolthub/go-mysql-server/sql"
-	"github.com/dolthub/go-mysql-server/sql/plan"
 	"github.com/dolthub/go-mysql-server/sql/types"
 )
 
@@ -15,34 +14,6 @@ type lateRows struct {
 }
 
 var _ sql.MutableRowIter = (*lateRows)(nil)
-
-// insertByTime wraps the iterator of an INSERT into an event-time table; nil means that the front end's own will do.
-func (b execBuilder) insertByTime(ctx *sql.Context, n *plan.InsertInto, row sql.Row) (sql.RowIter, error) {
-	s := sessionOf(ctx)
-	if s.stmt.byTime || !n.IsReplace && !n.OnDupExprs.HasUpdates() {
-		return nil, nil
-	}
-	rt, ok := n.Destination.(*plan.InsertDestination)
-	if !ok {
-		return nil, nil
-	}
-	t, err := plan.GetInsertable(rt)
-	if err != nil {
-		return nil, nil // the front end says so itself
-	}
-	own, ok := sql.GetUnderlyingTable(t).(*ownTable)
-	if !ok || own.def.ordering < 0 {
-		return nil, nil
-	}
-	// The front end asks its priority builder again while it builds.
-	s.stmt.byTime = true
-	iter, err := b.front.Build(ctx, n, row)
-	s.stmt.byTime = false
-	if err != nil {
-		return nil, err
-	}
-	return &lateRows{iter, s, n.IsReplace}, nil
-}
 
 // GetChildIter and WithChildIter let the front end put its count of affected rows below.
 func (l *lateRows) GetChildIter() sql.RowIter { return l.RowIter }

@@ -39,7 +39,7 @@ type statement struct {
 	truncates map[string]bool // tables that TRUNCATE TABLE names, in lower case
 	altered   bool            // it changed the definition of a table that it may go on to read
 	late      uint64          // rows that an event-time table ignored
-	byTime    bool            // an INSERT into an event-time table is being built
+	wrapping  bool            // the iterator of an INSERT is being built and will be wrapped
 }
 
 // edit is a table that the running statement changes. Reads of the statement do not see the changes.
