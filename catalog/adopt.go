@@ -19,6 +19,7 @@ type adoption struct {
 	all   bool // every location is found anew
 	put   []adopted
 	dead  []adopted // deleted records that base files still have
+	purge bool      // base files were replaced that had deleted records
 	drop  []string  // index keys
 	hints []secondaryHint
 	rows  int64 // change of the number of rows
@@ -157,6 +158,9 @@ func (t *Table) changes(ctx context.Context, cold *coldState, tl *timeline.Timel
 		p := pairs[k]
 		if p.old != nil && p.new != nil && sameFiles(p.old, p.new) && sameCounts(p.new, cold.tl, tl) {
 			continue
+		}
+		if p.old != nil && len(p.old.Logs) > 0 && (p.new == nil || p.new.Begin != p.old.Begin) {
+			a.purge = true
 		}
 		if p.old != nil {
 			err := t.readKeys(ctx, *p.old, cold.tl.Counts, false, func(k adopted, _ []secondaryHint) { before[k.ikey] = true })
@@ -424,6 +428,16 @@ func (t *Table) applyAdoption(b *pebble.Batch, a *adoption, seq index.Seq) error
 			numbers[name] = no
 		}
 		if err := c.index.PutLocation(b, t.id, []byte(k.ikey), index.Location{Seq: seq, Group: no, Row: -1, Key: k.key}); err != nil {
+			return err
+		}
+	}
+	if a.purge || a.all {
+		err := c.index.PurgeDead(b, t.id, func(d index.Dead) bool {
+			part, id, err := c.index.Group(t.id, d.Group)
+			fs, ok := a.view.Slice(part, id, "", nil)
+			return err == nil && ok && fs.Base != nil && fs.Base.Instant == d.Instant
+		})
+		if err != nil {
 			return err
 		}
 	}

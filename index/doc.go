@@ -7,6 +7,7 @@
 //	'r' table key ^sequence  → put or delete, place of the row in the journal      (written by commits only)
 //	'l' table key            → sequence, file group, base instant, row number, record key (written by flush and adoption only)
 //	's' table index values key → length of values                                  (hints: checked against their row before use)
+//	'd' table partition key  → file group, base instant of a deleted record that its base file still has
 //	'g' table number         → partition path, file id                            (file groups, so that locations stay small)
 //
 // Invariants:

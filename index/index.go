@@ -191,6 +191,29 @@ func (x *RecordIndex) FindDead(r pebble.Reader, t TableID, partition, key string
 	return Dead{uint32(n), storage.InstantTime(v[k:])}, true, nil
 }
 
+// PurgeDead forgets the deleted records that keep answers false for.
+func (x *RecordIndex) PurgeDead(b *pebble.Batch, t TableID, keep func(Dead) bool) error {
+	it, err := x.db.NewIter(&pebble.IterOptions{LowerBound: tableKey(prefixDead, t), UpperBound: tableKey(prefixDead, t+1)})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for it.First(); it.Valid(); it.Next() {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		n, k := binary.Uvarint(v)
+		if k > 0 && keep(Dead{uint32(n), storage.InstantTime(v[k:])}) {
+			continue
+		}
+		if err := b.Delete(append([]byte(nil), it.Key()...), nil); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
 // PutSecondary adds the hint that a row with these index values has that key.
 func (x *RecordIndex) PutSecondary(b *pebble.Batch, t TableID, index uint32, values, key []byte) error {
 	return b.Set(secondaryKey(t, index, values, key), binary.AppendUvarint(nil, uint64(len(values))), nil)
