@@ -48,6 +48,7 @@ type Engine struct {
 	collation sql.CollationID
 	parser    sql.Parser
 	localIDs  atomic.Uint32 // of sessions without a connection
+	plainText bool          // SHOW and EXPLAIN in the front end's words, which its own test suite compares
 
 	mu          sync.Mutex
 	definitions map[*catalog.Table]*definition // guarded by mu
@@ -75,16 +76,20 @@ func NewEngine(ctx context.Context, c *catalog.Catalog, o Options) (*Engine, err
 	if inner == nil {
 		inner = &dialect.Parser{}
 	}
-	if d, ok := inner.(*dialect.Parser); ok && d.TableColumns == nil {
-		d.TableColumns = e.tableColumns
+	if d, ok := inner.(*dialect.Parser); ok {
+		e.plainText = d.EngineErrors
+		if d.TableColumns == nil {
+			d.TableColumns = e.tableColumns
+		}
 	}
 	e.parser = &parser{Parser: inner, engine: e}
 
 	b := analyzer.NewBuilder(newProvider(e, o.Function)).AddOverrides(sql.EngineOverrides{
 		Builder: sql.BuilderOverrides{Parser: e.parser},
 	})
+	b.AddPreAnalyzeRule(noImplicitCommit, keepTransaction)
 	a := b.Build()
-	a.ExecBuilder.PriorityBuilder = execBuilder{a.ExecBuilder}
+	a.ExecBuilder.PriorityBuilder = execBuilder{front: a.ExecBuilder, plain: e.plainText}
 	e.sql = sqle.New(a, &sqle.Config{VersionPostfix: o.Version, IsReadOnly: o.ReadOnly})
 	if err := e.loadUsers(ctx, o.Password); err != nil {
 		return nil, err
@@ -131,6 +136,8 @@ func setVariables(collation sql.CollationID) error {
 			Type:    types.NewSystemEnumType(commitModeVariable, "buffered", "instant"),
 			Default: "buffered",
 		}})
+		addMissing(missingVariables())
+		mendInformationSchema()
 	})
 	charset := collation.CharacterSet().Name()
 	err := sql.SystemVariables.AssignValues(map[string]any{
@@ -148,9 +155,17 @@ func setVariables(collation sql.CollationID) error {
 }
 
 // execBuilder runs the plan nodes that the front end would run otherwise; it is asked first for every node.
-type execBuilder struct{ front *rowexec.BaseBuilder }
+type execBuilder struct {
+	front *rowexec.BaseBuilder
+	plain bool // Engine.plainText
+}
 
 func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIter, error) {
+	if !b.plain {
+		if iter, err := buildShow(ctx, n); iter != nil || err != nil {
+			return iter, err
+		}
+	}
 	mended, changed, err := mendExpressions(ctx, n)
 	if err != nil {
 		return nil, err
@@ -166,7 +181,7 @@ func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 		}
 		return b.front.Build(ctx, c, row)
 	case *plan.ShowCreateTable:
-		return buildShowCreate(ctx, n, row)
+		return buildShowCreate(ctx, n)
 	case *plan.CreateTable:
 		return b.createTable(ctx, n, row)
 	case *plan.AlterIndex:

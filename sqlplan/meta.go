@@ -309,7 +309,11 @@ func (s *Session) GetPreparedQuery(query string) (ast.Statement, bool) {
 	if into, ok := s.prepared[query]; ok {
 		s.stmt.meta, s.stmt.into = true, into
 	}
-	return s.BaseSession.GetPreparedQuery(query)
+	stmt, ok := s.BaseSession.GetPreparedQuery(query)
+	if ok {
+		s.note(stmt)
+	}
+	return stmt, ok
 }
 
 // CacheQuery keeps a parsed statement by its text, as PrepareQuery does by its name.

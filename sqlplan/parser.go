@@ -52,12 +52,18 @@ func (p *parser) ParseOneWithOptions(ctx context.Context, query string, o ast.Pa
 }
 
 func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, error) {
+	if c, ok := ctx.(*sql.Context); ok {
+		sessionOf(c).note(stmt)
+	}
 	if f, ok := stmt.(*ast.Flush); ok {
 		name := strings.ToLower(f.Option.Name)
 		if name == "table" || name == "tables" || strings.HasPrefix(name, "tables ") {
 			return ast.InjectedStatement{Statement: flushStatement{p.engine.catalog}, Auth: f.Auth}, nil
 		}
 		return stmt, nil
+	}
+	if in, ok := stmt.(*ast.Insert); ok {
+		p.ignoreGenerated(ctx, in)
 	}
 	if d, ok := stmt.(*ast.DDL); ok && d.Action == ast.TruncateStr {
 		if c, ok := ctx.(*sql.Context); ok {

@@ -39,6 +39,10 @@ type statement struct {
 	truncates map[string]bool // tables that TRUNCATE TABLE names, in lower case
 	altered   bool            // it changed the definition of a table that it may go on to read
 	late      uint64          // rows that an event-time table ignored
+	noted     bool            // its kind is known
+	noCommit  bool            // it is of a kind that leaves an open transaction open
+	prepares  bool            // it is PREPARE
+	leftOpen  bool            // the front end believes that it committed
 	wrapping  bool            // the iterator of an INSERT is being built and will be wrapped
 }
 
@@ -135,6 +139,9 @@ func (s *Session) SetTransaction(tx sql.Transaction) {
 	if tx == nil && len(s.stmt.edits) > 0 {
 		s.nested = true
 	}
+	if tx == nil && s.stmt.leftOpen {
+		return
+	}
 	s.BaseSession.SetTransaction(tx)
 }
 
@@ -157,6 +164,10 @@ func (t *transaction) rollback() {
 // CommitTransaction makes the session's changes durable. Temporary tables are committed after the warehouse: they are
 // the session's own, so nothing can refuse them.
 func (s *Session) CommitTransaction(ctx *sql.Context, _ sql.Transaction) error {
+	if s.leavesOpen(ctx) {
+		s.stmt.leftOpen = true
+		return nil
+	}
 	if s.nested && len(s.stmt.edits) > 0 {
 		return nil // a procedure that a trigger calls: its changes are the statement's
 	}
@@ -265,6 +276,7 @@ func (s *Session) commitBeforeDDL(ctx *sql.Context) error {
 		return mysqlError(err)
 	}
 	s.stmt.meta, s.stmt.into, s.stmt.truncates, s.stmt.altered = old.meta, old.into, old.truncates, old.altered
+	s.stmt.noted, s.stmt.noCommit = old.noted, old.noCommit
 	if t != nil {
 		s.tx = &transaction{readOnly: t.readOnly}
 	}

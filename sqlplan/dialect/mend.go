@@ -117,6 +117,9 @@ func (m *mender) mend() (ast.Statement, error) {
 	if stmt := m.quoteNames(); stmt != nil {
 		return stmt, nil
 	}
+	if stmt := m.plainYears(); stmt != nil {
+		return stmt, nil
+	}
 	switch m.upper(0) {
 	case "CREATE":
 		return m.create()
@@ -187,6 +190,29 @@ func (m *mender) quoteNames() ast.Statement {
 		return nil
 	}
 	b.WriteString(m.text[done:])
+	m.text = b.String()
+	m.ts = tokens(m.text, m.ansi)
+	stmt, err := ast.ParseWithOptions(m.ctx, m.text, m.options)
+	if err != nil {
+		return nil
+	}
+	return stmt
+}
+
+// plainYears takes the width from YEAR(4), as MariaDB's dumps write the type. It gives the statement if that was all.
+func (m *mender) plainYears() ast.Statement {
+	if !m.is(0, "CREATE") && !m.is(0, "ALTER") {
+		return nil
+	}
+	b := blanks{text: m.text}
+	for i := range m.ts {
+		if m.is(i, "YEAR") && m.is(i+1, "(") && m.kind(i+2) == Number && m.ts[i+2].Text(m.text) == "4" && m.is(i+3, ")") {
+			b.blank(m.ts[i+1].Pos, m.ts[i+3].End)
+		}
+	}
+	if b.buf == nil {
+		return nil
+	}
 	m.text = b.String()
 	m.ts = tokens(m.text, m.ansi)
 	stmt, err := ast.ParseWithOptions(m.ctx, m.text, m.options)

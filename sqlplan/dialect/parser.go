@@ -54,9 +54,18 @@ func (p *Parser) ParseWithOptions(ctx context.Context, query string, delimiter r
 	case errors.As(err, &own):
 		return ast.InjectedStatement{Statement: failing{own}, Auth: ast.AuthInformation{AuthType: ast.AuthType_IGNORE}}, s.text, "", nil
 	case !multi, s.next == 0, s.next >= len(s.text):
-		return stmt, s.text, "", err
+		return stmt, bounded(stmt, sql.RemoveSpaceAndDelimiter(s.text, delimiter)), "", err
 	}
-	return stmt, sql.RemoveSpaceAndDelimiter(s.text[:s.next], delimiter), q[front+s.next:], err
+	return stmt, bounded(stmt, sql.RemoveSpaceAndDelimiter(s.text[:s.next], delimiter)), q[front+s.next:], err
+}
+
+// bounded ends the part of a text that a view or a stored program is cut out of where the text ends: it may have reached
+// into the blanks that a closed executable comment leaves.
+func bounded(stmt ast.Statement, text string) string {
+	if d, ok := stmt.(*ast.DDL); ok {
+		d.SubStatementPositionEnd = min(d.SubStatementPositionEnd, len(text))
+	}
+	return text
 }
 
 // failing is a statement that cannot be bound.
