@@ -49,7 +49,8 @@ func (r *returningRows) Next(ctx *sql.Context) (sql.Row, error) {
 // insert wraps the iterator of an INSERT that needs more than the front end does; nil means that its own will do.
 func (b execBuilder) insert(ctx *sql.Context, n *plan.InsertInto, row sql.Row) (sql.RowIter, error) {
 	s := sessionOf(ctx)
-	if s.stmt.wrapping {
+	// With a trigger after the row the front end keeps its own wrapper, and looks for it by its type.
+	if s.stmt.wrapping || n.HasAfterTrigger {
 		return nil, nil
 	}
 	t, err := plan.GetInsertable(n.Destination)
