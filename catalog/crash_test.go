@@ -221,7 +221,8 @@ func TestCrash(t *testing.T) {
 		l := &crashLog{}
 		var over atomic.Bool
 		finished := make(chan error, 1)
-		go func() { finished <- crashWork(ctx, c, l, r.Uint64(), true, over.Load) }()
+		seed := r.Uint64()
+		go func() { finished <- crashWork(ctx, c, l, seed, true, over.Load) }()
 		type clone struct {
 			fs    *vfs.MemFS
 			acked int
