@@ -96,6 +96,7 @@ type Catalog struct {
 	commitMu sync.Mutex
 	failed   error        // guarded by commitMu: why no more can be written
 	hotBytes atomic.Int64 // bytes of buffered rows
+	runBytes atomic.Int64 // bytes that the tables' runs hold
 	durable  atomic.Uint64
 	disk     struct{ at, free atomic.Int64 } // when the disk was looked at, and what was left of it
 

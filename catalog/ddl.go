@@ -409,6 +409,7 @@ func (c *Catalog) DropTable(ctx context.Context, db, name string) error {
 		return fmt.Errorf("drop table %s: %w", d, err)
 	}
 	t.dropped.Store(true)
+	t.runs.clear(&c.runBytes)
 	c.commitMu.Lock()
 	c.hotBytes.Add(-t.buf.bytes)
 	t.buf = buffered{}

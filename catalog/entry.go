@@ -23,15 +23,11 @@ func (e *txEntry) del() bool   { return e.packet[0]&packetDelete != 0 }
 func (e *txEntry) again() bool { return e.packet[0]&packetAgain != 0 }
 
 // ikey gives the index key.
-func (e *txEntry) ikey() []byte {
-	d := decoder{b: e.packet[1:]}
-	d.uvarint()
-	return d.bytes()
-}
+func (e *txEntry) ikey() []byte { return packetKeyOf(e.packet) }
 
 // decoded gives the entry's parts.
 func (e *txEntry) decoded() packetRow {
-	p, err := decodePacket(e.packet)
+	p, err := viewPacket(e.packet)
 	if err != nil {
 		panic(err) // add has encoded it
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -110,6 +111,7 @@ type packetRow struct {
 	part    string // partition path
 	coldKey string // record key text that the cold row of the same index key has, if it is another one
 	row     []byte // Avro; empty for a delete
+	raw     []byte // all of it, when it was decoded
 }
 
 const (
@@ -144,8 +146,22 @@ func (p *packetRow) append(dst []byte) []byte {
 	return append(dst, p.row...)
 }
 
-// decodePacket reads a packet row; ikey and row point into b.
+// packetKeyOf gives the index key of a packet row that is whole.
+func packetKeyOf(b []byte) []byte {
+	d := decoder{b: b[1:]}
+	d.uvarint()
+	return d.bytes()
+}
+
+// decodePacket reads a packet row; ikey, row and raw point into b.
 func decodePacket(b []byte) (packetRow, error) {
+	p, err := viewPacket(b)
+	p.key, p.part, p.coldKey = strings.Clone(p.key), strings.Clone(p.part), strings.Clone(p.coldKey)
+	return p, err
+}
+
+// viewPacket is decodePacket of bytes that do not change any more: the texts point into b as well.
+func viewPacket(b []byte) (packetRow, error) {
 	if len(b) == 0 {
 		return packetRow{}, errJournal
 	}
@@ -154,15 +170,15 @@ func decodePacket(b []byte) (packetRow, error) {
 	p := packetRow{del: flags&packetDelete != 0, again: flags&packetAgain != 0}
 	p.schema = int(d.uvarint())
 	p.ikey = d.bytes()
-	p.key = string(d.bytes())
-	p.part = string(d.bytes())
+	p.key = textView(d.bytes())
+	p.part = textView(d.bytes())
 	if flags&packetColdKey != 0 {
-		p.coldKey = string(d.bytes())
+		p.coldKey = textView(d.bytes())
 	}
 	if d.bad {
 		return packetRow{}, errJournal
 	}
-	p.row = d.b
+	p.row, p.raw = d.b, b
 	return p, nil
 }
 

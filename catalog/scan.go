@@ -180,33 +180,8 @@ func (s *snapshot) outdated(tt *txTable, o *overlay, drop map[string]index.Seq, 
 
 // pastRows are the journal's rows of a time that is over, laid over the files of that time.
 type pastRows struct {
-	rows map[string]pastRow // newest by index key
-	keys map[string]bool    // record keys that the files show outdated
-}
-
-type pastRow struct {
-	p   packetRow
-	seq index.Seq
-}
-
-// pastRows collects the packet rows of commits in (from, seq].
-func (s *snapshot) pastRows(tt *txTable, from, seq index.Seq) (*pastRows, error) {
-	o := &pastRows{rows: map[string]pastRow{}, keys: map[string]bool{}}
-	err := eachPacket(s.p, tt.t.id, from, seq, func(q index.Seq, _ uint32, p packetRow) error {
-		ikey := string(p.ikey)
-		p.row = append([]byte(nil), p.row...)
-		p.ikey = nil
-		o.rows[ikey] = pastRow{p, q}
-		o.keys[tt.def.dropKey(p.part, p.key)] = true
-		if p.coldKey != "" {
-			o.keys[tt.def.dropKey(p.part, p.coldKey)] = true
-		}
-		return nil
-	})
-	if err != nil || len(o.rows) == 0 {
-		return nil, err
-	}
-	return o, nil
+	runs []*hotRun
+	keys map[string]bool // record keys that the files show outdated; nil if there are no files
 }
 
 // ownRows are a transaction's own newest writes by index key.
@@ -281,7 +256,7 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 		ok := true
 		switch {
 		case st.old != nil:
-			ok = st.pastRows(&out, late)
+			ok = st.runRows(st.old.runs, &out, late)
 		case st.hot != nil:
 			ok = st.hotRows(&out, late)
 		}
@@ -297,18 +272,21 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 	}
 }
 
-// pastRows gives the rows of the journal that are left of a past time.
-func (st *scanState) pastRows(out *rowSink, late map[string]bool) bool {
-	for _, ikey := range sortedKeys(st.old.rows) {
-		h := st.old.rows[ikey]
-		if h.p.del || late[st.tt.def.dropKey(h.p.part, h.p.key)] {
-			continue
+// runRows gives the rows of runs that are left of the time of the scan.
+func (st *scanState) runRows(runs []*hotRun, out *rowSink, late map[string]bool) bool {
+	return eachRow(runs, func(r *hotRow) bool {
+		if r.del() {
+			return true
 		}
-		if !out.addPacket(h.p) {
-			return false
+		if _, mine := st.own.last[r.ikey]; mine {
+			return true
 		}
-	}
-	return true
+		p := r.decoded()
+		if len(late) > 0 && late[st.tt.def.dropKey(p.part, p.key)] {
+			return true
+		}
+		return out.addRun(p)
+	})
 }
 
 // hotRows gives the buffered rows in the order of their keys.
@@ -316,6 +294,13 @@ func (st *scanState) hotRows(out *rowSink, late map[string]bool) bool {
 	fail := func(err error) bool {
 		out.yield(storage.Batch{}, err)
 		return false
+	}
+	runs, ok, err := st.s.hotRuns(st.tt, st.tt.cold.flushed, st.s.seq, tableRunBytes)
+	if err != nil {
+		return fail(err)
+	}
+	if ok {
+		return st.runRows(runs, out, late)
 	}
 	rec, err := st.s.c.index.Recents(st.s.p, st.tt.t.id, index.Bounds{})
 	if err != nil {
@@ -469,12 +454,13 @@ func (st *scanState) latePast(ctx context.Context) (map[string]bool, error) {
 		return late, nil
 	}
 	d := st.tt.def
-	newest := map[string]pastRow{}
-	for _, h := range st.old.rows {
-		if !h.p.del && !h.p.again {
-			newest[d.dropKey(h.p.part, h.p.key)] = h
+	newest := map[string]packetRow{}
+	eachRow(st.old.runs, func(r *hotRow) bool {
+		if p := r.decoded(); !p.del && !p.again {
+			newest[d.dropKey(p.part, p.key)] = p
 		}
-	}
+		return true
+	})
 	want, err := d.spec.Schema.Select(storage.ColRecordKey, storage.ColCommitTime, d.spec.OrderingField)
 	if err != nil {
 		return nil, err
@@ -491,7 +477,7 @@ func (st *scanState) latePast(ctx context.Context) (map[string]bool, error) {
 				if it, _ := b.Value(1, i).(string); !ok || !st.foreign[storage.InstantTime(it)] {
 					continue
 				}
-				row, err := d.decodeRow(h.p.schema, h.p.row)
+				row, err := d.decodeRow(h.schema, h.row)
 				if err != nil {
 					return nil, err
 				}

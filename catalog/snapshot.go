@@ -129,11 +129,18 @@ type rowSink struct {
 	cols  []int
 	yield func(storage.Batch, error) bool
 	buf   storage.Row
+
+	recs     [][]byte // rows of one schema version that wait for being decoded together
+	version  int
+	decoders map[int]*storage.RowDecoder // by schema version, to the wanted columns; nil: some of them are no table columns
 }
 
 const batchRows = 8192
 
 func (k *rowSink) add(row storage.Row, key, part string) bool {
+	if !k.flushRun() {
+		return false
+	}
 	if k.cols == nil {
 		k.cols = make([]int, len(k.want.Fields))
 		for i, f := range k.want.Fields {
@@ -173,7 +180,59 @@ func (k *rowSink) addPacket(p packetRow) bool {
 	return k.add(row, p.key, p.part)
 }
 
+// addRun adds a row whose memory stays: rows of the table's own columns are decoded in batches.
+func (k *rowSink) addRun(p packetRow) bool {
+	if k.decoders == nil {
+		for i := range k.want.Fields {
+			if k.def.spec.Schema.Index(k.want.Fields[i].Name) < 0 {
+				return k.addPacket(p)
+			}
+		}
+		k.decoders = map[int]*storage.RowDecoder{}
+	}
+	if len(k.recs) > 0 && (p.schema != k.version || len(k.recs) >= batchRows) && !k.flushRun() {
+		return false
+	}
+	k.recs, k.version = append(k.recs, p.row), p.schema
+	return true
+}
+
+func (k *rowSink) flushRun() bool {
+	if len(k.recs) == 0 {
+		return true
+	}
+	if k.b.Len() > 0 && !k.yield(k.b.Batch(), nil) {
+		return false
+	}
+	b, err := k.decodeRun()
+	if err != nil {
+		k.yield(storage.Batch{}, err)
+		return false
+	}
+	k.recs = k.recs[:0]
+	return k.yield(b, nil)
+}
+
+func (k *rowSink) decodeRun() (storage.Batch, error) {
+	d := k.decoders[k.version]
+	if d == nil {
+		if k.version >= len(k.def.decoders) || k.def.decoders[k.version] == nil {
+			_, err := k.def.decodeRow(k.version, nil)
+			return storage.Batch{}, err
+		}
+		var err error
+		if d, err = storage.NewRowDecoder(k.def.schemas[k.version], k.want); err != nil {
+			return storage.Batch{}, err
+		}
+		k.decoders[k.version] = d
+	}
+	return d.DecodeBatch(k.recs)
+}
+
 func (k *rowSink) flush() bool {
+	if !k.flushRun() {
+		return false
+	}
 	if k.b.Len() > 0 {
 		return k.yield(k.b.Batch(), nil)
 	}
@@ -421,8 +480,15 @@ func (s *Snapshot) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[
 	_, named := tt.cold.tl.Get(bound)
 	named = named && s.at.Instant != "" // the state that other engines show as of that instant, without what waited for a flush then
 	if from := max(tt.cold.cutAt(bound), tt.cold.trimmed); !o.ReadOptimized && !named && seq > from {
-		if st.old, err = s.s.pastRows(tt, from, seq); err != nil {
+		runs, _, err := s.s.hotRuns(tt, from, seq, 0)
+		if err != nil {
 			return failed(err)
+		}
+		if len(runs) > 0 {
+			st.old = &pastRows{runs: runs}
+			if len(slices) > 0 {
+				st.old.keys = runKeys(tt.def, runs)
+			}
 		}
 	}
 	return s.s.held(ctx, st.run(ctx))

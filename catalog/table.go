@@ -32,6 +32,7 @@ type Table struct {
 	forgotten  atomic.Uint64 // largest sequence of a delete of which the index keeps no trace
 	rows       atomic.Int64  // estimate of the number of rows
 	overlay    atomic.Pointer[overlay]
+	runs       hotCache
 	folderTime atomic.Int64 // modification time (ns) of the timeline folder when it was last read
 
 	auto struct {
