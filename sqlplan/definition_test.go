@@ -120,7 +120,7 @@ func (b ownBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIte
 	if show, ok := n.(*plan.ShowCreateTable); ok {
 		return buildShowCreate(ctx, show)
 	}
-	return buildJSONExactly(ctx, b.base, n, row)
+	return buildAssignments(ctx, b.base, n, row)
 }
 
 // definedEngine runs SQL over a definedDB.

@@ -186,12 +186,29 @@ func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 		return b.createTable(ctx, n, row)
 	case *plan.AlterIndex:
 		return b.alterIndex(ctx, n)
+	case *plan.Update:
+		u, changed, err := updateExactly(ctx, n, false)
+		if err != nil {
+			return nil, err
+		}
+		if changed {
+			return b.front.Build(ctx, u, row)
+		}
+	case *exactRows:
+		return b.front.Build(ctx, n.rows, row)
 	case *plan.InsertInto:
+		i, changed, err := insertExactly(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		if changed {
+			return b.front.Build(ctx, i, row)
+		}
 		if iter, err := b.insert(ctx, n, row); err != nil || iter != nil {
 			return iter, err
 		}
 	}
-	return buildJSONExactly(ctx, b.front, n, row)
+	return buildAssignments(ctx, b.front, n, row)
 }
 
 // tableColumns names the columns of a table for the parser.

@@ -11,25 +11,7 @@ import (
 	"github.com/dolthub/go-mysql-server/sql/types"
 )
 
-// buildJSONExactly runs INSERT, REPLACE, LOAD DATA and UPDATE so that the JSON texts that they store keep their integers. The
-// front end reads every number as a double, which bends integers beyond 2^53. base is the engine's exec builder, which asks
-// this function first for every node; nil means that there is nothing to do. (A rule of the analyzer would not be asked for
-// simple statements: these have rules of their own that cannot be added to.)
-func buildJSONExactly(ctx *sql.Context, base sql.NodeExecBuilder, n sql.Node, row sql.Row) (sql.RowIter, error) {
-	same := transform.SameTree
-	var err error
-	switch x := n.(type) {
-	case *plan.InsertInto:
-		n, same, err = insertJSONExactly(ctx, x)
-	case *plan.UpdateSource:
-		n, same, err = transform.OneNodeExpressions(ctx, x, setJSONExactly)
-	}
-	if err != nil || same {
-		return nil, err
-	}
-	return base.Build(ctx, n, row)
-}
-
+// insertJSONExactly mends the JSON texts that an INSERT gives, and its assignments.
 func insertJSONExactly(ctx *sql.Context, n *plan.InsertInto) (sql.Node, transform.TreeIdentity, error) {
 	var out sql.Node = n
 	source, same, err := givenJSONExactly(ctx, n.Source, n.Destination.Schema(ctx))
@@ -40,7 +22,7 @@ func insertJSONExactly(ctx *sql.Context, n *plan.InsertInto) (sql.Node, transfor
 		out = n.WithSource(source)
 	}
 	// The assignments of ON DUPLICATE KEY UPDATE.
-	out, also, err := transform.OneNodeExpressions(ctx, out, setJSONExactly)
+	out, also, err := assignmentsExactly(ctx, out, n.Ignore)
 	return out, same && also, err
 }
 
@@ -71,22 +53,6 @@ func givenJSONExactly(ctx *sql.Context, source sql.Node, sch sql.Schema) (sql.No
 		return out, same, err
 	}
 	return source, transform.SameTree, nil
-}
-
-// setJSONExactly wraps the right side of an assignment to a JSON column.
-func setJSONExactly(ctx *sql.Context, e sql.Expression) (sql.Expression, transform.TreeIdentity, error) {
-	set, ok := e.(*expression.SetField)
-	if !ok {
-		return e, transform.SameTree, nil
-	}
-	field, ok := set.LeftChild.(*expression.GetField)
-	if !ok || !types.IsJSON(field.Type(ctx)) {
-		return e, transform.SameTree, nil
-	}
-	if _, done := set.RightChild.(*exactJSON); done {
-		return e, transform.SameTree, nil
-	}
-	return expression.NewSetField(field, newExactJSON(set.RightChild)), transform.NewTree, nil
 }
 
 // exactJSON is its child's value, parsed if it is the text of a JSON value. Anything else passes: the column's type says
