@@ -75,6 +75,9 @@ func (t *Table) adoptLocked(ctx context.Context) error {
 		t.noteFolder(stamp)
 		return nil
 	}
+	if err := t.evolved(ctx, tl); err != nil {
+		return fmt.Errorf("adopt instants of %s: %w", d, err)
+	}
 	if err := t.swap(cold.with(tl, a.view), a, nil); err != nil {
 		return fmt.Errorf("adopt instants of %s: %w", d, err)
 	}

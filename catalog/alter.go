@@ -378,7 +378,8 @@ func (t *Table) settleRewrite(ctx context.Context, f *flush, rows []rewritten) e
 		return err
 	}
 	t.lastSeq.Store(uint64(max(index.Seq(t.lastSeq.Load()), f.cut)))
-	t.def.Store(f.d)
+	t.foreign.Store(nil)
+	t.setDef(f.d)
 	return nil
 }
 

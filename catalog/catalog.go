@@ -477,6 +477,9 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 	if t.intent != nil {
 		c.clock.raise(t.intent.Cut)
 	}
+	if err := t.evolved(ctx, tl); err != nil {
+		return nil, fmt.Errorf("table %s: %w", d, err)
+	}
 	if t.intent == nil {
 		if err := t.catchUp(ctx, r, tl); err != nil {
 			return nil, fmt.Errorf("table %s: %w", d, err)

@@ -618,3 +618,55 @@ func TestPartitionPaths(t *testing.T) {
 	}
 	require.NoError(t, c.Close(ctx))
 }
+
+// Another engine adds a column: a table of ours is only read until its definition has the column too; an attached one follows.
+func TestForeignColumn(t *testing.T) {
+	ctx := context.Background()
+	c := testOpen(t, vfs.NewMem(), Options{})
+	tab := newTable(t, c, "t", nil)
+	insertRows(t, c, tab, 1, 3)
+	flushAll(t, c)
+	wider := *tab.Spec().Schema
+	wider.Fields = append(append([]storage.Field(nil), wider.Fields...), storage.Field{Name: "extra", Type: storage.Type{Kind: storage.String}, Nullable: true})
+	d := tab.def.Load()
+	p, err := timeline.Begin(ctx, c.store, d.dir, timeline.DeltaCommit, timeline.FormatTime(c.Clock().Now().Add(10*time.Millisecond)), nil)
+	require.NoError(t, err)
+	require.NoError(t, p.Complete(ctx, &timeline.CommitMeta{
+		Stats: map[string][]timeline.WriteStat{}, Operation: timeline.OpUpsert, Extra: map[string]string{timeline.ExtraSchema: wider.Avro(false)},
+	}))
+	require.NoError(t, tab.adopt(ctx))
+	for range 2 {
+		require.Equal(t, "[1 n1 1] [2 n2 2]", scanAll(t, c, tab))
+		tx, err := c.Begin(ctx)
+		require.NoError(t, err)
+		err = tx.Insert(ctx, tab, storage.Row{int32(3), "n3", int64(3)})
+		require.ErrorIs(t, err, ErrReadOnly)
+		require.ErrorContains(t, err, "extra")
+		tx.Rollback()
+		fs := c.fs
+		require.NoError(t, c.Close(ctx))
+		c = testOpen(t, fs, Options{})
+		tab, _ = c.Table("d", "t")
+	}
+	spec := *tab.Spec()
+	spec.Schema = &wider
+	require.NoError(t, c.AlterTable(ctx, tab, spec, []int{0, 1, 2, -1}, nil))
+	inTx(t, c, func(tx *Tx) { require.NoError(t, tx.Insert(ctx, tab, storage.Row{int32(3), "n3", int64(3), "x"})) })
+	flushAll(t, c)
+	require.Equal(t, "[1 n1 1 <nil>] [2 n2 2 <nil>] [3 n3 3 x]", scanAll(t, c, tab))
+
+	two, err := c.AttachTable(ctx, "d", "two", tab.Location())
+	require.NoError(t, err)
+	wider.Fields = append(wider.Fields, storage.Field{Name: "more", Type: storage.Type{Kind: storage.Int32}, Nullable: true})
+	d = two.def.Load()
+	p, err = timeline.Begin(ctx, c.store, d.dir, timeline.DeltaCommit, timeline.FormatTime(c.Clock().Now().Add(10*time.Millisecond)), nil)
+	require.NoError(t, err)
+	require.NoError(t, p.Complete(ctx, &timeline.CommitMeta{
+		Stats: map[string][]timeline.WriteStat{}, Operation: timeline.OpUpsert, Extra: map[string]string{timeline.ExtraSchema: wider.Avro(false)},
+	}))
+	version := two.Version()
+	require.NoError(t, two.adopt(ctx))
+	require.Greater(t, two.Version(), version)
+	require.Equal(t, "[1 n1 1 <nil> <nil>] [2 n2 2 <nil> <nil>] [3 n3 3 x <nil>]", scanAll(t, c, two))
+	require.NoError(t, c.Close(ctx))
+}

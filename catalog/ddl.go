@@ -511,7 +511,7 @@ func (c *Catalog) RenameTable(ctx context.Context, db, name, toDB, to string) er
 	if err := c.putRecord(t, &r); err != nil {
 		return err
 	}
-	t.def.Store(d)
+	t.setDef(d)
 	c.reader.Forget(old.dir + "/")
 	c.mu.Lock()
 	delete(c.databases[strings.ToLower(db)].tables, strings.ToLower(name))
@@ -596,7 +596,7 @@ func (c *Catalog) applyDefinition(ctx context.Context, t *Table, r *tableRecord)
 	if err := c.putRecord(t, r); err != nil {
 		return err
 	}
-	t.def.Store(d)
+	t.setDef(d)
 	return nil
 }
 

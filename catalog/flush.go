@@ -109,6 +109,9 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 		if err := t.adoptLocked(ctx); err != nil {
 			return t.flushFailed(err)
 		}
+		if d := t.def.Load(); d.readOnly != "" {
+			return t.flushFailed(fmt.Errorf("%w: %s: %s", ErrReadOnly, d, d.readOnly))
+		}
 		above = later(above, t.newestInstant())
 		todo = append(todo, t)
 	}
@@ -1215,7 +1218,7 @@ func (t *Table) redefineTo(ctx context.Context, r *tableRecord) error {
 	c.commitMu.Lock()
 	t.record = *r
 	c.commitMu.Unlock()
-	t.def.Store(d)
+	t.setDef(d)
 	return nil
 }
 

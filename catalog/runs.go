@@ -133,19 +133,29 @@ func (s *snapshot) hotRuns(tt *txTable, from, to index.Seq, limit int64) (runs [
 	if to <= last || index.Seq(t.lastSeq.Load()) <= last {
 		return runs, true, nil
 	}
-	next := &hotRun{to: to}
+	next := &hotRun{}
+	var bytes int64
 	var mem arena
-	var oldKeys []string
+	done := func(to index.Seq) {
+		if len(next.rows) > 0 {
+			next.to = to
+			next.settle(tt.def)
+			runs, next = append(runs, next), &hotRun{}
+		}
+	}
 	err = eachPacket(s.p, t.id, last, to, func(seq index.Seq, _ uint32, p packetRow) error {
-		if limited && next.bytes > limit {
-			return errRunTooLarge
+		if n := len(next.rows); n >= runRows && next.rows[n-1].seq != seq { // times between are read without what came after them
+			done(next.rows[n-1].seq)
 		}
 		r := hotRow{packet: mem.keep(p.raw), seq: seq}
 		r.ikey = textView(packetKeyOf(r.packet))
 		next.rows = append(next.rows, r)
 		next.bytes += int64(len(r.packet)) + 48
 		if p.coldKey != "" {
-			oldKeys = append(oldKeys, tt.def.dropKey(p.part, p.coldKey))
+			next.moved = append(next.moved, tt.def.dropKey(p.part, p.coldKey))
+		}
+		if bytes += int64(len(r.packet)) + 48; limited && bytes > limit {
+			return errRunTooLarge
 		}
 		return nil
 	})
@@ -158,12 +168,10 @@ func (s *snapshot) hotRuns(tt *txTable, from, to index.Seq, limit int64) (runs [
 	if err != nil {
 		return nil, false, err
 	}
-	if len(next.rows) == 0 {
+	had := len(runs)
+	if done(to); len(runs) == had {
 		return runs, true, nil
 	}
-	next.moved = oldKeys
-	next.settle(tt.def)
-	runs = append(runs, next)
 	if whole {
 		for n := len(runs); n > 1 && len(runs[n-1].rows)+len(runs[n-2].rows) < runRows; n = len(runs) {
 			runs = append(runs[:n-2:n-2], mergeRuns(tt.def, runs[n-2], runs[n-1]))

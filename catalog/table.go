@@ -27,6 +27,7 @@ type Table struct {
 
 	def     atomic.Pointer[tableDef]
 	dropped atomic.Bool
+	foreign atomic.Pointer[storage.Schema] // schema of the newest instant if another engine wrote it
 
 	lastSeq    atomic.Uint64 // sequence of the last commit or adoption that changed rows
 	forgotten  atomic.Uint64 // largest sequence of a delete of which the index keeps no trace
@@ -78,6 +79,7 @@ type tableDef struct {
 	urlCode  bool
 	zone     *time.Location
 	readOnly string // why it cannot be written, "" if it can
+	behind   string // what another engine's schema has that it does not: see Table.setDef
 	merge    storage.Ordering
 }
 
