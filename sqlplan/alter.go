@@ -609,7 +609,7 @@ func (t *ownTable) DropCheck(ctx *sql.Context, name string) error {
 
 // AUTO_INCREMENT.
 
-// GetNextAutoIncrementValue gives the next value, or notes one that a row brings.
+// GetNextAutoIncrementValue gives the next value. One that a row brings is noted when the row is taken, see noteNumber.
 func (t *ownTable) GetNextAutoIncrementValue(ctx *sql.Context, given any) (uint64, error) {
 	if given != nil {
 		v, _, err := types.Uint64.Convert(ctx, given)
@@ -617,11 +617,6 @@ func (t *ownTable) GetNextAutoIncrementValue(ctx *sql.Context, given any) (uint6
 			return 0, mysqlError(err)
 		}
 		if n := v.(uint64); n > 0 {
-			// The counter has to be known to be raised.
-			if _, err := t.t.PeekAutoIncrement(ctx); err != nil {
-				return 0, mysqlError(err)
-			}
-			t.t.NoteAutoIncrement(n)
 			return n, nil
 		}
 	}

@@ -21,6 +21,7 @@ type definition struct {
 	collation sql.CollationID
 	codec     *rowCodec // of whole rows
 	ordering  int       // column of event times, -1
+	auto      int       // AUTO_INCREMENT column, -1
 }
 
 // definitionOf gives a table's definition, read once a version.
@@ -43,7 +44,7 @@ func (e *Engine) definitionOf(ctx *sql.Context, t *catalog.Table) (*definition, 
 }
 
 func newDefinition(ctx *sql.Context, t *catalog.Table) (*definition, error) {
-	d := &definition{version: t.Version(), name: t.Name(), spec: t.Spec(), ordering: -1}
+	d := &definition{version: t.Version(), name: t.Name(), spec: t.Spec(), ordering: -1, auto: -1}
 	var err error
 	if len(d.spec.Definition) == 0 {
 		d.table, err = attachedDefinition(ctx, t.Database(), t.Name(), d.spec)
@@ -61,6 +62,9 @@ func newDefinition(ctx *sql.Context, t *catalog.Table) (*definition, error) {
 	}
 	if d.codec, err = newRowCodec(kept(d.table, d.pk.Schema), d.spec.Schema); err != nil {
 		return nil, err
+	}
+	if d.spec.AutoIncrement != "" {
+		d.auto = d.column(d.spec.AutoIncrement)
 	}
 	if d.spec.Ordering == storage.EventTime {
 		d.ordering = d.column(d.spec.OrderingField)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/types"
 
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/storage"
@@ -187,7 +188,35 @@ func (e *editor) Insert(ctx *sql.Context, row sql.Row) error {
 		e.replaced = nil
 		return e.replaceVersion(ctx, old, row, dst)
 	}
-	return e.changed(ctx, e.tx.Insert(ctx, e.table.t, dst))
+	if err := e.tx.Insert(ctx, e.table.t, dst); err != nil {
+		return e.changed(ctx, err)
+	}
+	return e.noteNumber(ctx, row)
+}
+
+// noteNumber raises the AUTO_INCREMENT counter above the value of a row that the table took. One that it refused leaves the
+// counter where it is, as in MySQL.
+func (e *editor) noteNumber(ctx *sql.Context, row sql.Row) error {
+	t := e.table
+	i := t.def.auto
+	if i < 0 || i >= len(row) || row[i] == nil {
+		return nil
+	}
+	n, ok := row[i].(uint64)
+	if !ok {
+		v, _, err := types.Int64.Convert(ctx, row[i])
+		signed, isInt := v.(int64)
+		if err != nil || !isInt || signed <= 0 {
+			return nil // the counter never reaches it
+		}
+		n = uint64(signed)
+	}
+	// The counter has to be known to be raised.
+	if _, err := t.t.PeekAutoIncrement(ctx); err != nil {
+		return mysqlError(err)
+	}
+	t.t.NoteAutoIncrement(n)
+	return nil
 }
 
 // replaceVersion puts a row of REPLACE in the place of the one with its key. In an event-time table one that comes late is
@@ -226,6 +255,9 @@ func (e *editor) Update(ctx *sql.Context, old, row sql.Row) error {
 		return mysqlError(err)
 	}
 	err = e.tx.Update(ctx, e.table.t, from, to)
+	if i := e.table.def.auto; err == nil && i >= 0 && i < len(row) && old[i] != row[i] {
+		return e.noteNumber(ctx, row)
+	}
 	var late *catalog.LateError
 	if errors.As(err, &late) && e.upserting() {
 		e.session.stmt.late++

@@ -163,6 +163,7 @@ var kinds = compileKinds([]kind{
 	{Kind: sql.ErrInvalidJSONArgument, code: code{3146, "22032", "Invalid data type for JSON data in argument $1 to function $2; a JSON string or JSON type is required."}},
 	{Kind: sql.ErrJSONObjectAggNullKey, code: code{3158, "22032", "JSON documents may not contain NULL member names."}},
 	{Kind: expression.ErrIntDivDataOutOfRange, code: code{1690, "22003", "BIGINT value is out of range in '($1 DIV $2)'"}},
+	{Kind: expression.ErrIndexOutOfBounds, code: code{1815, "HY000", "Internal error: the plan of this statement reads a column that its rows do not have"}},
 	{Kind: expression.ErrInvalidRegexp, code: code{3696, "HY000", "The regular expression is not valid: $1"}},
 	{Kind: sql.ErrUuidUnableToParse, code: code{1411, "HY000", "Incorrect string value: '$1' for function uuid_to_bin"}},
 	{Kind: sql.ErrIncompatibleDefaultType, code: code{1067, "42000", "Invalid default value"}},
@@ -337,6 +338,10 @@ func MySQLError(err error) *mysql.SQLError {
 		}
 	}
 	e := sql.CastSQLError(err)
+	if e.Num == mysql.ERUnknownError {
+		// Nothing that MySQL has a number for: a fault of the server, or a limit that it meets unprepared.
+		return mysql.NewSQLError(mysql.ERInternalError, "HY000", "Internal error: %s", strings.TrimPrefix(cleanText(errors.New(e.Message)), "Internal error: "))
+	}
 	return mysql.NewSQLError(e.Num, e.State, "%s", cleanText(errors.New(e.Message)))
 }
 
@@ -425,11 +430,17 @@ func duplicateKey(err error) *mysql.SQLError {
 
 var goroutineTrace = regexp.MustCompile(`(?s)\s*(?:goroutine \d+ \[|\n?runtime/debug\.Stack).*`)
 
-// cleanText is the error's message without the stack trace that a panic caught by the engine brings along.
+// otherTracker is the front end's advice about where to report a fault of its own.
+var otherTracker = regexp.MustCompile(`(?is)\s*(?:this is a bug|please file an issue|https://github\.com/dolthub).*`)
+
+// cleanText is the error's message without the stack trace that a panic caught by the engine brings along, and
+// without the engine's address for reports.
 func cleanText(err error) string {
 	msg := err.Error()
-	if at := goroutineTrace.FindStringIndex(msg); at != nil {
-		msg = strings.TrimRight(msg[:at[0]], " \n:")
+	for _, foreign := range []*regexp.Regexp{goroutineTrace, otherTracker} {
+		if at := foreign.FindStringIndex(msg); at != nil {
+			msg = strings.TrimRight(msg[:at[0]], " \n:")
+		}
 	}
 	// The parser's errors, printed by the protocol layer, begin with a code of their own.
 	if rest, ok := strings.CutPrefix(msg, "Code: "); ok {

@@ -55,7 +55,7 @@ func TestErrorNumbers(t *testing.T) {
 		{gms.ErrCantDropFieldOrKey.New("x"), 1091, "42000", "Can't DROP 'x'; check that column/key exists"},
 		{gms.ErrDuplicateKey.New("x"), 1061, "42000", ""},
 		{mysql.NewSQLError(1365, "", "Division by 0"), 1365, "22012", ""},
-		{errors.New("panic recovered: boom\ngoroutine 7 [running]:\nmain.f()"), 1105, "HY000", "panic recovered: boom"},
+		{errors.New("panic recovered: boom\ngoroutine 7 [running]:\nmain.f()"), 1815, "HY000", "Internal error: panic recovered: boom"},
 	} {
 		e := MySQLError(tc.err)
 		require.Equal(t, tc.num, e.Num, tc.err.Error())

@@ -80,6 +80,14 @@ func converterOf(ctx *sql.Context, t sql.Type, binary bool) converter {
 			}
 			return general(w, v)
 		}
+	case querypb.Type_DATE:
+		return func(w *rowWriter, v any) (sqltypes.Value, error) {
+			// The type's own way writes years before 1000 with fewer digits.
+			if x, ok := v.(time.Time); ok && x.Year() > 0 && x.Year() <= 9999 {
+				return w.text(typ, x.AppendFormat(w.buf, time.DateOnly)), nil
+			}
+			return general(w, v)
+		}
 	case querypb.Type_DATETIME, querypb.Type_TIMESTAMP:
 		dt, ok := t.(sql.DatetimeType)
 		if !ok {
