@@ -435,6 +435,27 @@ func TestMetadataTableGoes(t *testing.T) {
 	}
 }
 
+// The number of log files over a base file is bounded, and so is what a reader merges.
+func TestLogsAreBounded(t *testing.T) {
+	ctx := context.Background()
+	c := testOpen(t, vfs.NewMem(), Options{})
+	tab := newTable(t, c, "t", nil)
+	insertRows(t, c, tab, 0, 10)
+	flushAll(t, c)
+	for i := range int64(maxLogs) + 10 {
+		inTx(t, c, func(tx *Tx) {
+			require.NoError(t, tx.Update(ctx, tab, storage.Row{int32(3), "", int64(0)}, storage.Row{int32(3), "x", i}))
+		})
+		flushAll(t, c)
+	}
+	slices := c.cold(tab.id).newest()
+	require.Len(t, slices, 1)
+	require.Len(t, slices[0].Logs, 9)
+	require.Equal(t, storage.Row{int32(3), "x", int64(maxLogs) + 9}, rowsOf(t, c, tab, "id", "name", "v")[int32(3)])
+	require.Len(t, rowsOf(t, c, tab, "id"), 10)
+	require.NoError(t, c.Close(ctx))
+}
+
 // A key that only its spelling changes of keeps one row, with the new text as record key, for readers that compare texts too.
 func TestRespelledKey(t *testing.T) {
 	ctx := context.Background()

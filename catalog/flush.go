@@ -614,6 +614,9 @@ func waitsFor(g *outFile, pending map[string]storage.InstantTime) error {
 	return nil
 }
 
+// A slice with this many log files gets a new base file instead of another one: every reader has to merge them. Tests lower it.
+var maxLogs = 50
+
 const (
 	// A flush never rewrites more than this many times the bytes that it adds.
 	rewriteFactor = 4
@@ -630,7 +633,7 @@ func (f *flush) place(p *partPlan, pending map[string]storage.InstantTime) {
 	var target *outFile
 	for _, id := range sortedKeys(p.groups) {
 		g := p.groups[id]
-		g.base = g.base || !mor
+		g.base = g.base || !mor || len(g.slice.Logs) >= maxLogs && g.slice.Base != nil
 		f.addFile(g)
 		if g.base && len(p.inserts) > 0 && g.slice.Base != nil && g.slice.Base.Size < maxFileBytes && (target == nil || g.slice.Base.Size < target.slice.Base.Size) {
 			target = g

@@ -207,6 +207,8 @@ func TestInteropRead(t *testing.T) {
 func TestInteropTurns(t *testing.T) {
 	e := startEngines(t)
 	rounds := envInt("ROUNDS", 20)
+	defer func(n int) { maxLogs = n }(maxLogs)
+	maxLogs = 4
 	for n := range 8 {
 		mor, part, event := n&1 > 0, n&2 > 0, n&4 > 0
 		t.Run(fmt.Sprint("mor=", mor, " partition=", part, " event=", event), func(t *testing.T) {
