@@ -45,6 +45,33 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 		}
 		t = n
 	}
+	var tx *catalog.Tx
+	o := catalog.ScanOptions{ReadOptimized: t.optimized}
+	s := sessionOf(ctx)
+	if t.old == nil {
+		var err error
+		if tx, err = s.txOf(ctx, t.catalog); err != nil {
+			return nil, err
+		}
+		if !t.editing {
+			o.UseMark = true
+			if ed := s.editOf(t.t); ed != nil {
+				o.Mark = ed.mark
+			} else {
+				o.Mark = tx.Mark()
+			}
+		}
+	}
+	var keep *keeper
+	if l == nil && !t.editing && !s.stmt.altered {
+		again := s.rescan(t, tx, o.Mark)
+		if again.whole {
+			return again.replay(ctx)
+		}
+		if again.scans > 1 {
+			keep = &keeper{to: again}
+		}
+	}
 	// Key columns that the lookup compares are read even if nobody asked for them.
 	schema, columns := t.schema, t.columns
 	if l != nil {
@@ -69,29 +96,15 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 	if len(names) == 0 {
 		names = []string{t.anyColumn()}
 	}
-	o := catalog.ScanOptions{Columns: names, ReadOptimized: t.optimized}
+	o.Columns = names
 	var seq iter.Seq2[storage.Batch, error]
-	if t.old != nil {
+	switch {
+	case t.old != nil:
 		seq = t.old.Scan(ctx, t.t, o)
-	} else {
-		s := sessionOf(ctx)
-		tx, err := s.txOf(ctx, t.catalog)
-		if err != nil {
-			return nil, err
-		}
-		if !t.editing {
-			o.UseMark = true
-			if ed := s.editOf(t.t); ed != nil {
-				o.Mark = ed.mark
-			} else {
-				o.Mark = tx.Mark()
-			}
-		}
-		if l != nil {
-			seq = tx.Lookup(ctx, t.t, l.index, l.ranges, o)
-		} else {
-			seq = tx.Scan(ctx, t.t, o)
-		}
+	case l != nil:
+		seq = tx.Lookup(ctx, t.t, l.index, l.ranges, o)
+	default:
+		seq = tx.Scan(ctx, t.t, o)
 	}
 	st, err := t.def.spec.Schema.Select(names...)
 	if err != nil {
@@ -104,7 +117,7 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 	if err != nil {
 		return nil, mysqlError(err)
 	}
-	r := &rows{codec: codec, width: len(schema), out: len(t.schema)}
+	r := &rows{codec: codec, width: len(schema), out: len(t.schema), keep: keep}
 	if l != nil {
 		r.filter = l.filter
 	}
@@ -126,6 +139,7 @@ type rows struct {
 	width  int // columns that are read
 	out    int // columns that are given: the first ones
 	filter *rangeFilter
+	keep   *keeper // nil: the statement does not read the table again
 
 	next  func() (storage.Batch, error, bool)
 	stop  func()
@@ -142,6 +156,9 @@ func (r *rows) Next(ctx *sql.Context) (sql.Row, error) {
 			}
 			b, err, ok := r.next()
 			if !ok {
+				if r.keep != nil {
+					r.keep.done()
+				}
 				return nil, io.EOF
 			}
 			if err != nil {
@@ -165,7 +182,11 @@ func (r *rows) Next(ctx *sql.Context) (sql.Row, error) {
 				continue
 			}
 		}
-		return row[:r.out:r.out], nil
+		row = row[:r.out:r.out]
+		if r.keep != nil && !r.keep.add(row) {
+			r.keep = nil
+		}
+		return row, nil
 	}
 }
 

@@ -39,11 +39,12 @@ type statement struct {
 	truncates map[string]bool // tables that TRUNCATE TABLE names, in lower case
 	altered   bool            // it changed the definition of a table that it may go on to read
 	late      uint64          // rows that an event-time table ignored
-	noted     bool            // its kind is known
-	noCommit  bool            // it is of a kind that leaves an open transaction open
-	prepares  bool            // it is PREPARE
-	leftOpen  bool            // the front end believes that it committed
-	wrapping  bool            // the iterator of an INSERT is being built and will be wrapped
+	rescans   map[*table]*rescan
+	noted     bool // its kind is known
+	noCommit  bool // it is of a kind that leaves an open transaction open
+	prepares  bool // it is PREPARE
+	leftOpen  bool // the front end believes that it committed
+	wrapping  bool // the iterator of an INSERT is being built and will be wrapped
 }
 
 // edit is a table that the running statement changes. Reads of the statement do not see the changes.
