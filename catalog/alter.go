@@ -239,10 +239,16 @@ func (c *Catalog) TruncateTable(ctx context.Context, t *Table) (rows int64, err 
 	c.commitMu.Lock()
 	r := t.record
 	c.commitMu.Unlock()
+	saved := r.Def.AutoNext
 	r.Def.AutoNext = 0
 	err = t.rewrite(ctx, d, &r, false, func(func(key, part string, row storage.Row) error) error { return nil })
 	if err != nil {
 		return 0, err
+	}
+	if saved > 1 { // hoodie.properties, which outlive the state folder, say so too
+		if err := c.writeProperties(ctx, &r); err != nil {
+			return 0, err
+		}
 	}
 	t.auto.Lock()
 	t.auto.next, t.auto.saved = 1, 1

@@ -691,3 +691,42 @@ func TestForeignColumn(t *testing.T) {
 	require.Equal(t, "[1 n1 1 <nil> <nil>] [2 n2 2 <nil> <nil>] [3 n3 3 x <nil>]", scanAll(t, c, two))
 	require.NoError(t, c.Close(ctx))
 }
+
+// What a cleaner took away is not read as if it had never been.
+func TestCleanedPast(t *testing.T) {
+	ctx := context.Background()
+	c := testOpen(t, vfs.NewMem(), Options{})
+	tab := newTable(t, c, "t", func(s *TableSpec) { s.MergeOnRead = false })
+	var times []time.Time
+	insertRows(t, c, tab, 0, 1)
+	for i := range int64(4) {
+		inTx(t, c, func(tx *Tx) {
+			require.NoError(t, tx.Update(ctx, tab, storage.Row{int32(0), "", int64(0)}, storage.Row{int32(0), "n", i}))
+		})
+		flushAll(t, c)
+		times = append(times, c.Clock().Now())
+	}
+	d := tab.def.Load()
+	_, at := metas(t, c, tab)
+	m := timeline.CleanMeta{Start: string(at[2].Time), EarliestToRetain: string(at[2].Time), Partitions: map[string]timeline.CleanPartition{}}
+	b, err := m.Encode()
+	require.NoError(t, err)
+	it := timeline.FormatTime(c.Clock().Now().Add(5 * time.Millisecond))
+	require.NoError(t, c.store.PutNew(ctx, join(d.dir, ".hoodie", string(it)+".clean"), b))
+	for name := range tree(t, c, tab) {
+		if f, ok := storage.ParseFileName(filepath.Base(name)); ok && f.Instant < at[1].Time {
+			require.NoError(t, c.store.Remove(ctx, join(d.dir, name)))
+		}
+	}
+	require.NoError(t, tab.adopt(ctx))
+	s, err := c.AsOf(ctx, AsOf{Time: times[0]})
+	require.NoError(t, err)
+	var early *TooEarlyError
+	require.ErrorAs(t, s.Check(ctx, tab), &early)
+	s.Close()
+	s, err = c.AsOf(ctx, AsOf{Time: times[2]})
+	require.NoError(t, err)
+	require.Equal(t, "[0 n 2]", dump(t, s.Scan(ctx, tab, ScanOptions{})))
+	s.Close()
+	require.NoError(t, c.Close(ctx))
+}

@@ -443,22 +443,21 @@ func (s *Snapshot) table(ctx context.Context, t *Table) (*txTable, storage.Insta
 	}
 	bound, seq, at := s.resolve(d)
 	earliest := seqTime(max(d.created, d.past))
-	if d.spec.Attached {
-		first := cold.tl.Start()
-		kept, err := timeline.EarliestRetained(ctx, s.c.store, d.dir, cold.tl)
-		if err != nil {
-			return nil, "", 0, err
+	// Another engine's cleaner may have been here, also in a table of ours.
+	first, err := timeline.EarliestRetained(ctx, s.c.store, d.dir, cold.tl)
+	if err != nil {
+		return nil, "", 0, err
+	}
+	if first == "" && d.spec.Attached {
+		first = cold.tl.Start()
+	}
+	if bound < first {
+		if t, err := timeline.ParseTime(first, d.zone); err == nil && t.After(earliest) {
+			earliest = t
 		}
-		if kept != "" {
-			first = kept
-		}
-		if bound < first {
-			if t, err := timeline.ParseTime(first, d.zone); err == nil {
-				earliest = t
-			}
-			return nil, "", 0, &TooEarlyError{Table: d.String(), At: at, Earliest: earliest}
-		}
-	} else if at.Before(earliest) {
+		return nil, "", 0, &TooEarlyError{Table: d.String(), At: at, Earliest: earliest}
+	}
+	if !d.spec.Attached && at.Before(earliest) {
 		return nil, "", 0, &TooEarlyError{Table: d.String(), At: at, Earliest: earliest}
 	}
 	return &txTable{t: t, def: d, cold: cold}, bound, min(seq, s.s.seq), nil
