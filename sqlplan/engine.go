@@ -180,6 +180,14 @@ func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 			return nil, err
 		}
 		return b.front.Build(ctx, c, row)
+	case *plan.Distinct:
+		if iter, err := b.buildDistinct(ctx, n, row); err != nil || iter != nil {
+			return iter, err
+		}
+	case *plan.SetOp:
+		if u, changed := unionInParts(ctx, n); changed {
+			return b.front.Build(ctx, u, row)
+		}
 	case *plan.ShowCreateTable:
 		return buildShowCreate(ctx, n)
 	case *plan.CreateTable:

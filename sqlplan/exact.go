@@ -4,6 +4,7 @@ import (
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/expression"
 	"github.com/dolthub/go-mysql-server/sql/expression/function"
+	"github.com/dolthub/go-mysql-server/sql/expression/function/aggregation"
 	"github.com/dolthub/go-mysql-server/sql/plan"
 	"github.com/dolthub/go-mysql-server/sql/transform"
 	"github.com/dolthub/go-mysql-server/sql/types"
@@ -12,6 +13,7 @@ import (
 
 // mendExpressions replaces in a node's own expressions what the front end would compute wrongly; changed false: nothing.
 //   - It compares BIGINT UNSIGNED with BIGINT as doubles, which takes neighbours beyond 2^53 for equal.
+//   - COUNT(DISTINCT …) of texts: see distinct.go.
 //   - SUBSTRING and TRIM of bytes: see textFunctions, to which the grammar gives these two no way.
 func mendExpressions(ctx *sql.Context, n sql.Node) (out sql.Node, changed bool, err error) {
 	switch n.(type) {
@@ -55,6 +57,8 @@ func bends(ctx *sql.Context, e sql.Expression) bool {
 				return true
 			}
 		}
+	case *aggregation.CountDistinct:
+		return countsTexts(ctx, x)
 	case *function.Substring, *function.Trim:
 		return anyBinary(ctx, x.Children())
 	}
@@ -78,6 +82,8 @@ func mendExpression(ctx *sql.Context, e sql.Expression) (sql.Expression, transfo
 		out = expression.NewBetween(exactInteger(ctx, x.Val), x.Lower, x.Upper)
 	case *expression.Case:
 		out = expression.NewCase(exactInteger(ctx, x.Expr), x.Branches, x.Else)
+	case *aggregation.CountDistinct:
+		out, err = countKeys(ctx, x)
 	case *function.Substring, *function.Trim:
 		out, err = newBytesCall(ctx, e)
 	}
