@@ -58,8 +58,8 @@ type hotCache struct {
 const (
 	runRows       = 16 << 10 // adjacent runs below this are made one
 	chainsMax     = 2
-	tableRunBytes = 48 << 20 // what is kept for one table; above it the journal is read by each scan
-	allRunBytes   = 96 << 20 // what is kept for all
+	tableRunBytes = 40 << 20 // what is kept for one table; above it the journal is read by each scan
+	allRunBytes   = 64 << 20 // what is kept for all
 )
 
 // take gives the runs after a sequence that end at or before another; whole: no further ones are kept.

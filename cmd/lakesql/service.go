@@ -31,7 +31,7 @@ func (w warehouse) Close(ctx context.Context) error {
 
 // memoryGoal is the memory in bytes above which the server spends more time on collecting garbage, unless GOMEMLIMIT says
 // otherwise. It is no limit: what is in use stays.
-const memoryGoal = 640 << 20
+const memoryGoal = 768 << 20
 
 // openService opens the warehouse of a data folder, which finishes what a crash left behind, and listens.
 func openService(ctx context.Context, cfg serverConfig, log *slog.Logger) (_ service, err error) {
