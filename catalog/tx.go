@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -671,8 +672,12 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 			err = fmt.Errorf("%w: key %s of %s", ErrConflict, changes[i].e.decoded().key, changes[i].tt.def)
 		}
 		if err != nil {
+			changed := index.Seq(changes[i].tt.t.lastSeq.Load())
 			c.commitMu.Unlock()
 			b.Close()
+			if conflict {
+				c.awaitDurable(changed)
+			}
 			return err
 		}
 	}
@@ -748,6 +753,14 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 	}
 	c.wake()
 	return nil
+}
+
+// awaitDurable waits, for a second at most, until commits up to seq may be seen: a transaction that is run again before would
+// meet the same conflict again.
+func (c *Catalog) awaitDurable(seq index.Seq) {
+	for end := time.Now().Add(time.Second); index.Seq(c.durable.Load()) < seq && time.Now().Before(end); {
+		time.Sleep(50 * time.Microsecond)
+	}
 }
 
 // putSecondary adds the hints of a row's index values and takes away those of the row before: an older snapshot still sees them.
