@@ -13,6 +13,7 @@ import (
 
 // mendExpressions replaces in a node's own expressions what the front end would compute wrongly; changed false: nothing.
 //   - It compares BIGINT UNSIGNED with BIGINT as doubles, which takes neighbours beyond 2^53 for equal.
+//   - It lets sums of integers wrap around: see integerSum.
 //   - COUNT(DISTINCT …) of texts: see distinct.go.
 //   - SUBSTRING and TRIM of bytes: see textFunctions, to which the grammar gives these two no way.
 func mendExpressions(ctx *sql.Context, n sql.Node) (out sql.Node, changed bool, err error) {
@@ -57,6 +58,8 @@ func bends(ctx *sql.Context, e sql.Expression) bool {
 				return true
 			}
 		}
+	case *expression.Arithmetic:
+		return ofIntegers(ctx, x)
 	case *aggregation.CountDistinct:
 		return countsTexts(ctx, x)
 	case *function.Substring, *function.Trim:
@@ -82,6 +85,8 @@ func mendExpression(ctx *sql.Context, e sql.Expression) (sql.Expression, transfo
 		out = expression.NewBetween(exactInteger(ctx, x.Val), x.Lower, x.Upper)
 	case *expression.Case:
 		out = expression.NewCase(exactInteger(ctx, x.Expr), x.Branches, x.Else)
+	case *expression.Arithmetic:
+		out = newIntegerSum(ctx, x)
 	case *aggregation.CountDistinct:
 		out, err = countKeys(ctx, x)
 	case *function.Substring, *function.Trim:

@@ -64,6 +64,8 @@ func converterOf(ctx *sql.Context, t sql.Type, binary bool) converter {
 				if sqltypes.IsUnsigned(typ) || n <= math.MaxInt64 {
 					return w.text(typ, strconv.AppendUint(w.buf, n, 10)), nil
 				}
+				// The front end says BIGINT of a sum of BIGINT UNSIGNED and a signed number. Better a wrong type than a wrong value.
+				return w.text(querypb.Type_UINT64, strconv.AppendUint(w.buf, n, 10)), nil
 			case string:
 				// EXPLAIN and SHOW of the front end write the word where they mean the value.
 				if n == "NULL" {
