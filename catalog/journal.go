@@ -111,7 +111,6 @@ type packetRow struct {
 	part    string // partition path
 	coldKey string // record key text that the cold row of the same index key has, if it is another one
 	row     []byte // Avro; empty for a delete
-	raw     []byte // all of it, when it was decoded
 }
 
 const (
@@ -153,7 +152,7 @@ func packetKeyOf(b []byte) []byte {
 	return d.bytes()
 }
 
-// decodePacket reads a packet row; ikey, row and raw point into b.
+// decodePacket reads a packet row; ikey and row point into b.
 func decodePacket(b []byte) (packetRow, error) {
 	p, err := viewPacket(b)
 	p.key, p.part, p.coldKey = strings.Clone(p.key), strings.Clone(p.part), strings.Clone(p.coldKey)
@@ -178,7 +177,7 @@ func viewPacket(b []byte) (packetRow, error) {
 	if d.bad {
 		return packetRow{}, errJournal
 	}
-	p.row, p.raw = d.b, b
+	p.row = d.b
 	return p, nil
 }
 
@@ -221,6 +220,17 @@ func readPacket(r pebble.Reader, t index.TableID, seq index.Seq, ord uint32) (pa
 
 // eachPacket calls f for the packet rows of a table with a sequence in (after, upTo], in order. The row is valid during the call.
 func eachPacket(r pebble.Reader, t index.TableID, after, upTo index.Seq, f func(seq index.Seq, ord uint32, p packetRow) error) error {
+	return eachRaw(r, t, after, upTo, func(seq index.Seq, ord uint32, b []byte) error {
+		p, err := decodePacket(b)
+		if err != nil {
+			return err
+		}
+		return f(seq, ord, p)
+	})
+}
+
+// eachRaw is eachPacket of rows as they stand.
+func eachRaw(r pebble.Reader, t index.TableID, after, upTo index.Seq, f func(seq index.Seq, ord uint32, b []byte) error) error {
 	if upTo <= after {
 		return nil
 	}
@@ -235,11 +245,7 @@ func eachPacket(r pebble.Reader, t index.TableID, after, upTo index.Seq, f func(
 		if err != nil {
 			return err
 		}
-		p, err := decodePacket(v)
-		if err != nil {
-			return err
-		}
-		if err := f(index.Seq(binary.BigEndian.Uint64(k[5:13])), binary.BigEndian.Uint32(k[13:17]), p); err != nil {
+		if err := f(index.Seq(binary.BigEndian.Uint64(k[5:13])), binary.BigEndian.Uint32(k[13:17]), v); err != nil {
 			return err
 		}
 	}

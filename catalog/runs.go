@@ -27,7 +27,7 @@ func (r *hotRow) del() bool { return r.packet[0]&packetDelete != 0 }
 func (r *hotRow) decoded() packetRow {
 	p, err := viewPacket(r.packet)
 	if err != nil {
-		panic(err) // eachPacket has decoded it
+		panic(err) // hotRuns has decoded it
 	}
 	return p
 }
@@ -79,22 +79,25 @@ func (h *hotCache) take(from, to index.Seq) (runs []*hotRun, whole, over bool) {
 	return nil, true, h.over == from+1
 }
 
-// put keeps a longer chain. It is dropped if others have made a longer one meanwhile, or if there is no room.
-func (h *hotCache) put(from index.Seq, runs []*hotRun, total *atomic.Int64) {
+// put keeps a longer chain. It is dropped if another scan has made a longer one meanwhile. False: all tables together have no room for it.
+func (h *hotCache) put(from index.Seq, runs []*hotRun, total *atomic.Int64) bool {
 	next := hotChain{from: from, runs: runs}
 	for _, r := range runs {
 		next.bytes += r.bytes
 	}
-	if next.bytes > tableRunBytes || total.Load()+next.bytes > allRunBytes {
-		return
+	if next.bytes > tableRunBytes {
+		return true
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if total.Load()-h.bytes+next.bytes > allRunBytes {
+		return false
+	}
 	before := h.bytes
 	for i := range h.chains {
 		if h.chains[i].from == from {
 			if last := h.chains[i].runs; len(last) > 0 && last[len(last)-1].to >= runs[len(runs)-1].to {
-				return
+				return true
 			}
 			h.bytes -= h.chains[i].bytes
 			h.chains = slices.Delete(slices.Clone(h.chains), i, i+1)
@@ -108,6 +111,7 @@ func (h *hotCache) put(from index.Seq, runs []*hotRun, total *atomic.Int64) {
 		h.chains = slices.Clone(h.chains[1:])
 	}
 	total.Add(h.bytes - before)
+	return true
 }
 
 // clear gives up all.
@@ -143,12 +147,16 @@ func (s *snapshot) hotRuns(tt *txTable, from, to index.Seq, limit int64) (runs [
 			runs, next = append(runs, next), &hotRun{}
 		}
 	}
-	err = eachPacket(s.p, t.id, last, to, func(seq index.Seq, _ uint32, p packetRow) error {
+	err = eachRaw(s.p, t.id, last, to, func(seq index.Seq, _ uint32, raw []byte) error {
 		if n := len(next.rows); n >= runRows && next.rows[n-1].seq != seq { // times between are read without what came after them
 			done(next.rows[n-1].seq)
 		}
-		r := hotRow{packet: mem.keep(p.raw), seq: seq}
-		r.ikey = textView(packetKeyOf(r.packet))
+		r := hotRow{packet: mem.keep(raw), seq: seq}
+		p, err := viewPacket(r.packet)
+		if err != nil {
+			return err
+		}
+		r.ikey = textView(p.ikey)
 		next.rows = append(next.rows, r)
 		next.bytes += int64(len(r.packet)) + 48
 		if p.coldKey != "" {
@@ -176,7 +184,14 @@ func (s *snapshot) hotRuns(tt *txTable, from, to index.Seq, limit int64) (runs [
 		for n := len(runs); n > 1 && len(runs[n-1].rows)+len(runs[n-2].rows) < runRows; n = len(runs) {
 			runs = append(runs[:n-2:n-2], mergeRuns(tt.def, runs[n-2], runs[n-1]))
 		}
-		t.runs.put(from, runs, &c.runBytes)
+		if !t.runs.put(from, runs, &c.runBytes) {
+			for _, o := range c.tablesByID() { // this table is in use, others may not be
+				if o != t {
+					o.runs.clear(&c.runBytes)
+				}
+			}
+			t.runs.put(from, runs, &c.runBytes)
+		}
 	}
 	return runs, true, nil
 }
@@ -185,9 +200,14 @@ var errRunTooLarge = errors.New("catalog: too many rows to keep")
 
 // settle sorts the rows of a run, which come by commit, and keeps the newest of each key.
 func (r *hotRun) settle(d *tableDef) {
-	byKey := func(a, b hotRow) int { return strings.Compare(a.ikey, b.ikey) }
+	byKey := func(a, b hotRow) int { // a commit has one row of a key
+		if c := strings.Compare(a.ikey, b.ikey); c != 0 {
+			return c
+		}
+		return cmp(int64(a.seq), int64(b.seq))
+	}
 	if !slices.IsSortedFunc(r.rows, byKey) {
-		slices.SortStableFunc(r.rows, byKey)
+		slices.SortFunc(r.rows, byKey)
 	}
 	out := r.rows[:0]
 	for i, row := range r.rows {
