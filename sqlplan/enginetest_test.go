@@ -12,6 +12,7 @@ import (
 	"github.com/dolthub/go-mysql-server/enginetest"
 	"github.com/dolthub/go-mysql-server/enginetest/scriptgen/setup"
 	"github.com/dolthub/go-mysql-server/sql"
+	ast "github.com/dolthub/vitess/go/vt/sqlparser"
 
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/sqlplan/dialect"
@@ -110,6 +111,18 @@ type harnessEngine struct {
 }
 
 func (e *harnessEngine) Close() error { return e.close() }
+
+// Query begins a statement; the suite does not tell sessions where a command begins.
+func (e *harnessEngine) Query(ctx *sql.Context, query string) (sql.Schema, sql.RowIter, *sql.QueryFlags, error) {
+	sessionOf(ctx).stmt.noted = false
+	return e.Engine.Query(ctx, query)
+}
+
+// QueryWithBindings is Query with the values of parameters.
+func (e *harnessEngine) QueryWithBindings(ctx *sql.Context, query string, parsed ast.Statement, bindings map[string]ast.Expr, flags *sql.QueryFlags) (sql.Schema, sql.RowIter, *sql.QueryFlags, error) {
+	sessionOf(ctx).stmt.noted = false
+	return e.Engine.QueryWithBindings(ctx, query, parsed, bindings, flags)
+}
 
 func (h *harness) NewEngine(t *testing.T) (enginetest.QueryEngine, error) {
 	ctx := context.Background()

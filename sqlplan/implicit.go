@@ -14,13 +14,13 @@ import (
 // noImplicitCommit is the id of a rule; those of the front end count up from 0.
 const noImplicitCommit analyzer.RuleId = 1<<16 + iota
 
-// note keeps what kind of statement runs; the first one parsed of a client's text is the client's, later ones are those of views.
-func (s *Session) note(stmt ast.Statement, text string) {
-	if _, indirect := stmt.(*ast.Execute); s.stmt.noted && s.stmt.text == text || indirect { // EXECUTE takes the prepared one next
+// note keeps what kind of statement runs; the first one parsed is the client's, later ones are those of views and of stored
+// procedures. A command of a client, or whoever calls the engine without such commands, begins with nothing noted.
+func (s *Session) note(stmt ast.Statement) {
+	if _, indirect := stmt.(*ast.Execute); s.stmt.noted || indirect { // EXECUTE takes the prepared one next
 		return
 	}
-	s.stmt.noted, s.stmt.text = true, text
-	s.stmt.prepares, s.stmt.noCommit = false, false
+	s.stmt.noted, s.stmt.noCommit, s.stmt.prepares = true, false, false
 	switch stmt.(type) {
 	case *ast.DDL, *ast.AlterTable, *ast.DBDDL, nil:
 	case *ast.Prepare:

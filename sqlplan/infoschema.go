@@ -10,14 +10,29 @@ import (
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/information_schema"
 	"github.com/dolthub/go-mysql-server/sql/plan"
+	"github.com/dolthub/go-mysql-server/sql/types"
 )
 
-// mendInformationSchema makes the tables of information_schema say what lakesql knows and the front end makes up: sizes,
+// mendInformationSchema makes EXPLAIN name its column and the tables of information_schema say what lakesql knows and the front end makes up: sizes,
 // times, counters and options of tables, and the character set of views. The front end has one set of them in a process.
 func mendInformationSchema() {
+	plan.DescribePlanSchema = sql.Schema{{Name: "EXPLAIN", Type: types.LongText}} // FORMAT=TREE and JSON
+	for _, c := range plan.DescribeSchema {
+		c.Nullable = true
+	}
 	tables := information_schema.NewTablesTable
 	information_schema.NewTablesTable = func() *information_schema.InformationSchemaTable {
 		return mended(tables(), mendTablesRow)
+	}
+	columns := information_schema.NewColumnsTable
+	information_schema.NewColumnsTable = func() *information_schema.ColumnsTable {
+		t := columns()
+		read := t.RowIter
+		t.RowIter = func(ctx *sql.Context, cat sql.Catalog, sch sql.Schema) (sql.RowIter, error) {
+			iter, err := read(ctx, cat, sch)
+			return mendRows(ctx, iter, err, mendColumnsRow)
+		}
+		return t
 	}
 	views := information_schema.NewViewsTable
 	information_schema.NewViewsTable = func() *information_schema.InformationSchemaTable {
@@ -25,32 +40,75 @@ func mendInformationSchema() {
 	}
 }
 
+func mendColumnsRow(ctx *sql.Context, s *Session, row sql.Row) error {
+	const schema, table, name, extra, generation = 1, 2, 3, 17, 20
+	db, _ := row[schema].(string)
+	tn, _ := row[table].(string)
+	t, ok := s.engine.catalog.Table(db, tn)
+	if !ok {
+		return nil
+	}
+	def, err := s.engine.definitionOf(ctx, t)
+	if err != nil {
+		return err
+	}
+	cn, _ := row[name].(string)
+	i := def.table.columnNumber(cn)
+	if i < 0 {
+		return nil
+	}
+	c := def.table.Columns[i]
+	switch {
+	case c.Generated != nil:
+		row[extra], row[generation] = "STORED GENERATED", withoutParentheses(c.Generated.Text)
+		if c.Virtual {
+			row[extra] = "VIRTUAL GENERATED"
+		}
+	case c.OnUpdate != nil:
+		text, _ := row[extra].(string)
+		row[extra] = strings.TrimSpace(text + " on update " + c.OnUpdate.Text)
+	}
+	return nil
+}
+
+// withoutParentheses takes the outermost parentheses of an expression that is written with two pairs.
+func withoutParentheses(text string) string {
+	if strings.HasPrefix(text, "((") && strings.HasSuffix(text, "))") {
+		return text[1 : len(text)-1]
+	}
+	return text
+}
+
 // mended is a table of information_schema whose rows pass through a function.
 func mended(t *information_schema.InformationSchemaTable, mend func(*sql.Context, *Session, sql.Row) error) *information_schema.InformationSchemaTable {
 	read := t.Reader
 	t.Reader = func(ctx *sql.Context, cat sql.Catalog) (sql.RowIter, error) {
 		iter, err := read(ctx, cat)
-		s, ok := ctx.Session.(*Session)
-		if err != nil || !ok || s.engine.plainText {
-			return iter, err
-		}
-		defer iter.Close(ctx)
-		var rows []sql.Row
-		for {
-			row, err := iter.Next(ctx)
-			if errors.Is(err, io.EOF) {
-				return sql.RowsToRowIter(rows...), nil
-			}
-			if err != nil {
-				return nil, err
-			}
-			if err := mend(ctx, s, row); err != nil {
-				return nil, err
-			}
-			rows = append(rows, row)
-		}
+		return mendRows(ctx, iter, err, mend)
 	}
 	return t
+}
+
+func mendRows(ctx *sql.Context, iter sql.RowIter, err error, mend func(*sql.Context, *Session, sql.Row) error) (sql.RowIter, error) {
+	s, ok := ctx.Session.(*Session)
+	if err != nil || !ok || s.engine.plainText {
+		return iter, err
+	}
+	defer iter.Close(ctx)
+	var rows []sql.Row
+	for {
+		row, err := iter.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return sql.RowsToRowIter(rows...), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := mend(ctx, s, row); err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
 }
 
 // Columns of information_schema.TABLES.

@@ -311,7 +311,7 @@ func (s *Session) GetPreparedQuery(query string) (ast.Statement, bool) {
 	}
 	stmt, ok := s.BaseSession.GetPreparedQuery(query)
 	if ok {
-		s.note(stmt, s.stmt.text)
+		s.note(stmt)
 	}
 	return stmt, ok
 }

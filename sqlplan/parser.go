@@ -53,7 +53,7 @@ func (p *parser) ParseOneWithOptions(ctx context.Context, query string, o ast.Pa
 
 func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, error) {
 	if c, ok := ctx.(*sql.Context); ok {
-		sessionOf(c).note(stmt, c.Query())
+		sessionOf(c).note(stmt)
 	}
 	if f, ok := stmt.(*ast.Flush); ok {
 		name := strings.ToLower(f.Option.Name)

@@ -39,13 +39,12 @@ type statement struct {
 	truncates map[string]bool // tables that TRUNCATE TABLE names, in lower case
 	altered   bool            // it changed the definition of a table that it may go on to read
 	late      uint64          // rows that an event-time table ignored
+	noted     bool            // its kind is known
+	noCommit  bool            // it is of a kind that leaves an open transaction open
+	prepares  bool            // it is PREPARE
+	leftOpen  bool            // the front end believes that it committed
 	rescans   map[*table]*rescan
-	noted     bool   // its kind is known
-	text      string // the client's text of which it was found
-	noCommit  bool   // it is of a kind that leaves an open transaction open
-	prepares  bool   // it is PREPARE
-	leftOpen  bool   // the front end believes that it committed
-	wrapping  bool   // the iterator of an INSERT is being built and will be wrapped
+	wrapping  bool // the iterator of an INSERT is being built and will be wrapped
 }
 
 // edit is a table that the running statement changes. Reads of the statement do not see the changes.
@@ -278,7 +277,7 @@ func (s *Session) commitBeforeDDL(ctx *sql.Context) error {
 		return mysqlError(err)
 	}
 	s.stmt.meta, s.stmt.into, s.stmt.truncates, s.stmt.altered = old.meta, old.into, old.truncates, old.altered
-	s.stmt.noted, s.stmt.text, s.stmt.noCommit = old.noted, old.text, old.noCommit
+	s.stmt.noted, s.stmt.noCommit = old.noted, old.noCommit
 	if t != nil {
 		s.tx = &transaction{readOnly: t.readOnly}
 	}

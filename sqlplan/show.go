@@ -18,6 +18,12 @@ func buildShow(ctx *sql.Context, n sql.Node) (sql.RowIter, error) {
 		return showCreateProcedure(ctx, n)
 	case *plan.ShowTriggers:
 		return showTriggers(ctx, n)
+	case *plan.ShowColumns:
+		return showColumns(ctx, n)
+	case *plan.ShowIndexes:
+		return showIndexes(ctx, n)
+	case *plan.DescribeQuery:
+		return buildExplain(ctx, n)
 	case *plan.ShowCreateDatabase:
 		return showCreateDatabase(ctx, n)
 	case *plan.ShowTableStatus:
