@@ -417,7 +417,6 @@ type rewriter struct {
 	f      *flush
 	open   map[string]*rewriteFile
 	done   []rewritten
-	files  int
 	keys   map[string]bool
 	unique map[string]storage.Row
 }

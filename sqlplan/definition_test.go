@@ -353,9 +353,11 @@ func TestDefinitionJSON(t *testing.T) {
 			t.Errorf("index kind %d gives %v", kind, err)
 		}
 	}
-	d := &tableDefinition{Version: 1, Collation: "utf8mb4_0900_ai_ci", Comment: "<a & b>", Engine: "MyISAM", AutoIncrement: 1 << 63,
+	d := &tableDefinition{
+		Version: 1, Collation: "utf8mb4_0900_ai_ci", Comment: "<a & b>", Engine: "MyISAM", AutoIncrement: 1 << 63,
 		Columns: []columnDefinition{{Name: "Ä", Type: "int", Nullable: true}}, Indexes: []indexDefinition{index},
-		Checks: []checkDefinition{newCheckDefinition(&check)}, ForeignKeys: []foreignKeyDefinition{newForeignKeyDefinition(fk)}}
+		Checks: []checkDefinition{newCheckDefinition(&check)}, ForeignKeys: []foreignKeyDefinition{newForeignKeyDefinition(fk)},
+	}
 	b, err := d.encode()
 	if err != nil {
 		t.Fatal(err)

@@ -130,7 +130,7 @@ func showCreateProcedure(ctx *sql.Context, n *plan.ShowCreateProcedure) (sql.Row
 // defaultDefiner stands for the account that made an object without naming one.
 const defaultDefiner = "root@localhost"
 
-var createHead = regexp.MustCompile("(?is)^\\s*CREATE\\s+(?:DEFINER\\s*=\\s*(\\S+)\\s+)?")
+var createHead = regexp.MustCompile(`(?is)^\s*CREATE\s+(?:DEFINER\s*=\s*(\S+)\s+)?`)
 
 // withDefiner names a definer in the statement of a stored object, as MySQL always does: dump programs look for it.
 func withDefiner(create string) string {

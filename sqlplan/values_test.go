@@ -45,8 +45,11 @@ var valueCases = []struct {
 	{"int", storage.Int32, []any{math.MinInt32, math.MaxInt32}, nil},
 	{"int unsigned", storage.Int64, []any{0, int64(math.MaxUint32)}, []any{int64(0), int64(math.MaxUint32)}},
 	{"bigint", storage.Int64, []any{int64(math.MinInt64), int64(math.MaxInt64)}, nil},
-	{"bigint unsigned", storage.Decimal, []any{uint64(0), uint64(math.MaxInt64), uint64(math.MaxUint64)},
-		[]any{decimal128.FromU64(0), decimal128.FromU64(math.MaxInt64), decimal128.FromU64(math.MaxUint64)}},
+	{
+		"bigint unsigned", storage.Decimal,
+		[]any{uint64(0), uint64(math.MaxInt64), uint64(math.MaxUint64)},
+		[]any{decimal128.FromU64(0), decimal128.FromU64(math.MaxInt64), decimal128.FromU64(math.MaxUint64)},
+	},
 	{"float", storage.Float32, []any{float32(0), float32(1.1), float32(-math.MaxFloat32), float32(math.SmallestNonzeroFloat32)}, nil},
 	{"double", storage.Float64, []any{0.0, 0.1, -math.MaxFloat64, math.SmallestNonzeroFloat64}, nil},
 	{"decimal(10,2)", storage.Decimal, []any{"0", "1.5", "-0.01", "99999999.99", "-99999999.99"}, []any{decimal128.FromI64(0), decimal128.FromI64(150), nil, nil, nil}},
@@ -164,9 +167,11 @@ func TestValuesRoundTrip(t *testing.T) {
 }
 
 func TestTypeTextRoundTrip(t *testing.T) {
-	texts := []string{"varchar(5) collate utf8mb4_general_ci", "char(3) character set ascii", "linestring", "polygon srid 0", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "tinytext", "text character set latin1 collate latin1_german1_ci",
+	texts := []string{
+		"varchar(5) collate utf8mb4_general_ci", "char(3) character set ascii", "linestring", "polygon srid 0", "multipoint", "multilinestring", "multipolygon", "geometrycollection", "tinytext", "text character set latin1 collate latin1_german1_ci",
 		"mediumtext", "tinyblob", "blob", "mediumblob", "json", "point srid 4326", "enum('a''b','c\\\\d','e\\nf','g\"h') collate utf8mb4_unicode_ci",
-		"set('a','b') character set latin1", "datetime", "datetime(3)", "timestamp", "timestamp(1)", "float(10)", "double", "bit(7)", "vector(3)"}
+		"set('a','b') character set latin1", "datetime", "datetime(3)", "timestamp", "timestamp(1)", "float(10)", "double", "bit(7)", "vector(3)",
+	}
 	for _, c := range valueCases {
 		texts = append(texts, c.typ)
 	}
@@ -342,8 +347,13 @@ func TestConvertsExactly(t *testing.T) {
 		typ string
 		in  any
 	}{
-		{"tinyint", int64(128)}, {"int unsigned", int64(-1)}, {"bigint unsigned", int64(-1)}, {"decimal(3,1)", "1000"},
-		{"enum('a')", "x"}, {"enum('','a')", uint16(0)}, {"date", "no date"},
+		{"tinyint", int64(128)},
+		{"int unsigned", int64(-1)},
+		{"bigint unsigned", int64(-1)},
+		{"decimal(3,1)", "1000"},
+		{"enum('a')", "x"},
+		{"enum('','a')", uint16(0)},
+		{"date", "no date"},
 	} {
 		if got, err := enc(c.typ, c.in); err == nil {
 			t.Errorf("%s took %#v as %#v", c.typ, c.in, got)
@@ -408,11 +418,14 @@ func TestAttachedTypes(t *testing.T) {
 
 func TestRowCodecMatchesByName(t *testing.T) {
 	sch := sql.Schema{
-		{Name: "a", Type: types.Int32}, {Name: "v", Type: types.Int32, Virtual: true}, {Name: "B", Type: types.LongText},
+		{Name: "a", Type: types.Int32},
+		{Name: "v", Type: types.Int32, Virtual: true},
+		{Name: "B", Type: types.LongText},
 		{Name: storage.ColRecordKey, Type: types.LongText, Hidden: true},
 	}
 	table := &storage.Schema{Fields: []storage.Field{
-		{Name: "b", Type: storage.Type{Kind: storage.String}}, {Name: "other", Type: storage.Type{Kind: storage.String}},
+		{Name: "b", Type: storage.Type{Kind: storage.String}},
+		{Name: "other", Type: storage.Type{Kind: storage.String}},
 		{Name: "a", Type: storage.Type{Kind: storage.Int32}},
 	}}
 	c, err := newRowCodec(sch, table)
@@ -443,8 +456,13 @@ func TestRowCodecMatchesByName(t *testing.T) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	sch := sql.Schema{{Name: "id", Type: types.Int64}, {Name: "q", Type: types.MustCreateColumnDecimalType(15, 2)}, {Name: "s", Type: types.LongText},
-		{Name: "d", Type: types.Date}, {Name: "f", Type: types.Float64}}
+	sch := sql.Schema{
+		{Name: "id", Type: types.Int64},
+		{Name: "q", Type: types.MustCreateColumnDecimalType(15, 2)},
+		{Name: "s", Type: types.LongText},
+		{Name: "d", Type: types.Date},
+		{Name: "f", Type: types.Float64},
+	}
 	st := &storage.Schema{}
 	for _, c := range sch {
 		k, err := storageType(c.Type)

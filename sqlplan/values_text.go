@@ -118,8 +118,10 @@ type jsonDocument struct {
 	parse func() (any, error)
 }
 
-var _ types.JSONBytes = (*jsonDocument)(nil)
-var _ fmt.Stringer = (*jsonDocument)(nil)
+var (
+	_ types.JSONBytes = (*jsonDocument)(nil)
+	_ fmt.Stringer    = (*jsonDocument)(nil)
+)
 
 func jsonValue(text string) *jsonDocument {
 	return &jsonDocument{text: text, parse: sync.OnceValues(func() (any, error) { return parseJSON(text) })}

@@ -17,16 +17,22 @@ const optimizerSwitch = "index_merge=on,index_merge_union=on,index_merge_sort_un
 // not know.
 func missingVariables() []sql.SystemVariable {
 	text := func(name, value string, dynamic bool) sql.SystemVariable {
-		return &sql.MysqlSystemVariable{Name: name, Scope: sql.GetMysqlScope(sql.SystemVariableScope_Both), Dynamic: dynamic,
-			Type: types.NewSystemStringType(name), Default: value}
+		return &sql.MysqlSystemVariable{
+			Name: name, Scope: sql.GetMysqlScope(sql.SystemVariableScope_Both), Dynamic: dynamic,
+			Type: types.NewSystemStringType(name), Default: value,
+		}
 	}
 	global := func(name, value string) sql.SystemVariable {
-		return &sql.MysqlSystemVariable{Name: name, Scope: sql.GetMysqlScope(sql.SystemVariableScope_Global),
-			Type: types.NewSystemStringType(name), Default: value}
+		return &sql.MysqlSystemVariable{
+			Name: name, Scope: sql.GetMysqlScope(sql.SystemVariableScope_Global),
+			Type: types.NewSystemStringType(name), Default: value,
+		}
 	}
 	flag := func(name string, value int8, scope sql.MysqlSVScopeType) sql.SystemVariable {
-		return &sql.MysqlSystemVariable{Name: name, Scope: sql.GetMysqlScope(scope), Dynamic: true,
-			Type: types.NewSystemBoolType(name), Default: value}
+		return &sql.MysqlSystemVariable{
+			Name: name, Scope: sql.GetMysqlScope(scope), Dynamic: true,
+			Type: types.NewSystemBoolType(name), Default: value,
+		}
 	}
 	return []sql.SystemVariable{
 		text("optimizer_switch", optimizerSwitch, true),
@@ -45,8 +51,10 @@ func missingVariables() []sql.SystemVariable {
 		flag("innodb_file_per_table", 1, sql.SystemVariableScope_Global),
 		flag("innodb_read_only", 0, sql.SystemVariableScope_Global),
 		flag("innodb_strict_mode", 1, sql.SystemVariableScope_Both),
-		&sql.MysqlSystemVariable{Name: "innodb_flush_log_at_trx_commit", Scope: sql.GetMysqlScope(sql.SystemVariableScope_Global),
-			Type: types.NewSystemIntType("innodb_flush_log_at_trx_commit", 1, 1, false), Default: int64(1)},
+		&sql.MysqlSystemVariable{
+			Name: "innodb_flush_log_at_trx_commit", Scope: sql.GetMysqlScope(sql.SystemVariableScope_Global),
+			Type: types.NewSystemIntType("innodb_flush_log_at_trx_commit", 1, 1, false), Default: int64(1),
+		},
 	}
 }
 

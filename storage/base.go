@@ -87,7 +87,7 @@ type BaseWriter struct {
 	name     string // object
 	fileName string // its last part
 	schema   *Schema
-	pq       *parquet.Writer
+	pq       *parquet.Writer //lint:ignore SA1019 the row groups are written by columns: the typed writer needs a Go struct
 	sink     baseSink
 	columns  []baseColumn // the five meta columns, then the table's
 	groups   [][]decimalBounds

@@ -150,7 +150,10 @@ func TestReadHudiBaseFiles(t *testing.T) {
 			expected[fmt.Sprint(o[ColFileName], "|", o[ColRecordKey])] = canonical(t, o)
 		}
 		s := NewLocal(vfs.Default, dir)
-		filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		filepath.WalkDir(dir, func(path string, d os.DirEntry, failed error) error {
+			if failed != nil {
+				return failed
+			}
 			if d.IsDir() && d.Name() == ".hoodie" {
 				return filepath.SkipDir
 			}

@@ -42,12 +42,14 @@ func extremes() []Row {
 	return []Row{
 		{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil},
 		{
-			true, int32(math.MaxInt32), int64(math.MaxInt64), float32(math.MaxFloat32), math.MaxFloat64, "é☃𝄞", []byte{0, 255},
+			true, int32(math.MaxInt32), int64(math.MaxInt64), float32(math.MaxFloat32), math.MaxFloat64, "é☃𝄞",
+			[]byte{0, 255},
 			int32(2932896), int64(253402300799999999), num("9999999.99", 9, 2), num("99999999999999.9999", 18, 4),
 			num("9999999999999999999999999999.9999999999", 38, 10),
 		},
 		{
-			false, int32(math.MinInt32), int64(math.MinInt64), float32(math.Inf(-1)), math.Inf(1), "", []byte{},
+			false, int32(math.MinInt32), int64(math.MinInt64), float32(math.Inf(-1)), math.Inf(1), "",
+			[]byte{},
 			int32(-719162), int64(-62135596800000000), num("-9999999.99", 9, 2), num("-99999999999999.9999", 18, 4),
 			num("-9999999999999999999999999999.9999999999", 38, 10),
 		},
@@ -165,8 +167,10 @@ func TestRowResolution(t *testing.T) {
 		require.Equal(t, Row{c.out}, batch.Row(0, nil), name)
 	}
 	for _, c := range [][2]Field{
-		{field("a", Int64), field("a", Int32)}, {field("a", Float64), field("a", Float32)},
-		{field("a", String), field("a", Int32)}, {field("a", Bool), field("a", Int32)},
+		{field("a", Int64), field("a", Int32)},
+		{field("a", Float64), field("a", Float32)},
+		{field("a", String), field("a", Int32)},
+		{field("a", Bool), field("a", Int32)},
 	} {
 		_, err := NewRowDecoder(one(c[0]), one(c[1]))
 		require.ErrorIs(t, err, ErrUnsupported, "%s → %s", c[0].Type, c[1].Type)

@@ -104,10 +104,12 @@ func TestParseAvroForms(t *testing.T) {
 	if again, err := ParseAvro(s.Avro(false)); err != nil || len(again.Fields) != len(want) {
 		t.Errorf("read back: %v", err)
 	}
-	for _, bad := range []string{``, `1`, `"int"`, `[]`, `{"type":"record"}`, `{"type":"record","name":"r","fields":[{"name":"a","type":"nothing"}]}`,
+	for _, bad := range []string{
+		``, `1`, `"int"`, `[]`, `{"type":"record"}`, `{"type":"record","name":"r","fields":[{"name":"a","type":"nothing"}]}`,
 		`{"type":"record","name":"r","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}`, `{"type":"array","items":"int"}`,
 		`{"type":"record","name":"r","fields":[{"name":"a","type":{"type":"bytes","logicalType":"decimal","precision":50}}]}`,
-		strings.Repeat(`{"type":`, 1000), `{"type":"record","name":"r","fields":[]} x`} {
+		strings.Repeat(`{"type":`, 1000), `{"type":"record","name":"r","fields":[]} x`,
+	} {
 		if _, err := ParseAvro(bad); err == nil {
 			t.Errorf("%.60s was read", bad)
 		}
@@ -148,10 +150,25 @@ func TestPromotable(t *testing.T) {
 		from, to Type
 		want     bool
 	}{
-		{k(Int32), k(Int64), true}, {k(Int64), k(Int32), false}, {k(Int32), k(Float32), true}, {k(Int64), k(Float64), true}, {k(Float32), k(Float64), true},
-		{k(Float64), k(Float32), false}, {k(Date), k(String), true}, {k(Float64), k(String), true}, {k(String), k(Int32), false}, {k(Bytes), k(String), false},
-		{d(9, 2), d(10, 2), true}, {d(9, 2), d(10, 4), false}, {d(9, 2), d(11, 4), true}, {d(9, 2), d(8, 2), false}, {d(9, 2), k(String), true},
-		{k(Int32), d(10, 0), true}, {k(Int32), d(9, 0), false}, {k(Timestamp), k(String), false}, {k(String), k(String), true},
+		{k(Int32), k(Int64), true},
+		{k(Int64), k(Int32), false},
+		{k(Int32), k(Float32), true},
+		{k(Int64), k(Float64), true},
+		{k(Float32), k(Float64), true},
+		{k(Float64), k(Float32), false},
+		{k(Date), k(String), true},
+		{k(Float64), k(String), true},
+		{k(String), k(Int32), false},
+		{k(Bytes), k(String), false},
+		{d(9, 2), d(10, 2), true},
+		{d(9, 2), d(10, 4), false},
+		{d(9, 2), d(11, 4), true},
+		{d(9, 2), d(8, 2), false},
+		{d(9, 2), k(String), true},
+		{k(Int32), d(10, 0), true},
+		{k(Int32), d(9, 0), false},
+		{k(Timestamp), k(String), false},
+		{k(String), k(String), true},
 	} {
 		if got := Promotable(c.from, c.to); got != c.want {
 			t.Errorf("%s to %s: %v", c.from, c.to, got)
@@ -187,9 +204,11 @@ func TestFileNames(t *testing.T) {
 			t.Errorf("%s is %+v, %v", name, got, ok)
 		}
 	}
-	for _, bad := range []string{"", ".", "x.parquet", "a_b_c.parquet", "fg_1_1-0-1_2024.parquet", "f_1-0-1_2024.parquet.crc", ".f_1-0-1_2024.parquet.crc",
+	for _, bad := range []string{
+		"", ".", "x.parquet", "a_b_c.parquet", "fg_1_1-0-1_2024.parquet", "f_1-0-1_2024.parquet.crc", ".f_1-0-1_2024.parquet.crc",
 		".f_2024.log.1_0-1-2.crc", "..f_2024.log.1_0-1-2.crc", ".f_2024.log.x_0-1-2", ".f_2024.log.0_0-1-2", ".f_2024.log.1_0-1", ".hoodie_partition_metadata",
-		".commits_.archive.1_1-0-1", ".tmp-00", "f_1-0-1_2024.orc", "_1-0-1_2024.parquet", ".log.1_0-0-0"} {
+		".commits_.archive.1_1-0-1", ".tmp-00", "f_1-0-1_2024.orc", "_1-0-1_2024.parquet", ".log.1_0-0-0",
+	} {
 		if got, ok := ParseFileName(bad); ok && !strings.HasPrefix(bad, "..f") {
 			t.Errorf("%q is taken for %+v", bad, got)
 		} else if ok {

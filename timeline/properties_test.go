@@ -71,8 +71,15 @@ func TestPropertyMeanings(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ key, value string }{
-		{KeyVersion, "8"}, {KeyVersion, "9"}, {KeyVersion, "5"}, {KeyVersion, "x"}, {KeyLayoutVersion, "2"}, {KeyBaseFileFormat, "ORC"},
-		{KeyPopulateMeta, "false"}, {KeyDropPartition, "true"}, {KeyBootstrapBase, "/old"},
+		{KeyVersion, "8"},
+		{KeyVersion, "9"},
+		{KeyVersion, "5"},
+		{KeyVersion, "x"},
+		{KeyLayoutVersion, "2"},
+		{KeyBaseFileFormat, "ORC"},
+		{KeyPopulateMeta, "false"},
+		{KeyDropPartition, "true"},
+		{KeyBootstrapBase, "/old"},
 	} {
 		p := Properties{KeyVersion: "6", c.key: c.value}
 		if err := p.Supported(); !errors.Is(err, storage.ErrUnsupported) || !strings.Contains(err.Error(), c.value) {

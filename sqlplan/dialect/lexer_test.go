@@ -7,8 +7,10 @@ import (
 
 // lexed writes tokens as "kind:text".
 func lexed(text string, ansi bool) string {
-	kinds := map[Kind]string{Word: "w", Quoted: "q", String: "s", Number: "n", Literal: "l", Param: "p", Bound: "b", Variable: "v",
-		Op: "o", Semicolon: ";", Comment: "c", Incomplete: "!"}
+	kinds := map[Kind]string{
+		Word: "w", Quoted: "q", String: "s", Number: "n", Literal: "l", Param: "p", Bound: "b", Variable: "v",
+		Op: "o", Semicolon: ";", Comment: "c", Incomplete: "!",
+	}
 	l := NewLexer(text, ansi)
 	var out []string
 	for {

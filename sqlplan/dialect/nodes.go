@@ -81,6 +81,7 @@ func (n *rowsNode) WithChildren(_ *sql.Context, children ...sql.Node) (sql.Node,
 	}
 	return n, nil
 }
+
 func (n *rowsNode) RowIter(*sql.Context, sql.Row) (sql.RowIter, error) {
 	return sql.RowsToRowIter(n.rows...), nil
 }
@@ -126,19 +127,23 @@ func diagnostics(ctx *sql.Context, level string) []*sql.Warning {
 }
 
 func showErrors() ast.Statement {
-	return injected(rowsStatement{what: "SHOW ERRORS", columns: []string{"Level", "Code:int", "Message"},
+	return injected(rowsStatement{
+		what: "SHOW ERRORS", columns: []string{"Level", "Code:int", "Message"},
 		fill: func(ctx *sql.Context) []sql.Row {
 			var rows []sql.Row
 			for _, w := range diagnostics(ctx, "Error") {
 				rows = append(rows, sql.Row{w.Level, int64(w.Code), w.Message})
 			}
 			return rows
-		}})
+		},
+	})
 }
 
 func showCount(column, level string) ast.Statement {
-	return injected(rowsStatement{what: "SHOW COUNT", columns: []string{column + ":int"},
+	return injected(rowsStatement{
+		what: "SHOW COUNT", columns: []string{column + ":int"},
 		fill: func(ctx *sql.Context) []sql.Row {
 			return []sql.Row{{int64(len(diagnostics(ctx, level)))}}
-		}})
+		},
+	})
 }

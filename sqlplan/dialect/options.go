@@ -156,10 +156,8 @@ func (o *Options) set(key string, raw json.RawMessage) error {
 			o.Hoodie[own] = s
 		}
 	}
-	if err != nil {
-		if _, ok := err.(*optionError); ok {
-			return errOption(key, strings.Trim(string(raw), `"`))
-		}
+	if _, ok := err.(*optionError); ok {
+		return errOption(key, strings.Trim(string(raw), `"`))
 	}
 	return err
 }
@@ -268,9 +266,20 @@ var sizeUnits = []struct {
 	suffix string
 	bytes  int64
 }{
-	{"kib", 1 << 10}, {"mib", 1 << 20}, {"gib", 1 << 30}, {"tib", 1 << 40},
-	{"kb", 1000}, {"mb", 1000_000}, {"gb", 1000_000_000}, {"tb", 1000_000_000_000},
-	{"k", 1 << 10}, {"m", 1 << 20}, {"g", 1 << 30}, {"t", 1 << 40}, {"b", 1}, {"", 1},
+	{"kib", 1 << 10},
+	{"mib", 1 << 20},
+	{"gib", 1 << 30},
+	{"tib", 1 << 40},
+	{"kb", 1000},
+	{"mb", 1000_000},
+	{"gb", 1000_000_000},
+	{"tb", 1000_000_000_000},
+	{"k", 1 << 10},
+	{"m", 1 << 20},
+	{"g", 1 << 30},
+	{"t", 1 << 40},
+	{"b", 1},
+	{"", 1},
 }
 
 // ParseSize reads a size in bytes: "1048576", "64MiB", "1.5 GiB", "10MB". Zero and less are errors.

@@ -130,14 +130,17 @@ func TestEngineQueries(t *testing.T) {
 	for _, q := range queries.QueryTests {
 		check(q.Query)
 	}
-	for _, list := range [][]queries.WriteQueryTest{queries.InsertQueries, queries.UpdateWriteQueryTests, queries.DeleteTests, queries.DeleteJoinTests,
-		queries.ReplaceQueries, queries.CreateTableQueries, queries.SpatialInsertQueries, queries.OrdinalDDLWriteQueries} {
+	for _, list := range [][]queries.WriteQueryTest{
+		queries.InsertQueries, queries.UpdateWriteQueryTests, queries.DeleteTests, queries.DeleteJoinTests,
+		queries.ReplaceQueries, queries.CreateTableQueries, queries.SpatialInsertQueries, queries.OrdinalDDLWriteQueries,
+	} {
 		for _, q := range list {
 			check(q.WriteQuery)
 			check(q.SelectQuery)
 		}
 	}
-	for _, list := range [][]queries.ScriptTest{queries.ScriptTests, queries.InsertScripts, queries.TriggerTests, queries.ProcedureLogicTests,
+	for _, list := range [][]queries.ScriptTest{
+		queries.ScriptTests, queries.InsertScripts, queries.TriggerTests, queries.ProcedureLogicTests,
 		queries.JsonScripts, queries.ForeignKeyTests, queries.ViewScripts, queries.PreparedScriptTests, queries.InfoSchemaScripts,
 		queries.AlterTableScripts, queries.CreateTableScriptTests, queries.CharsetCollationEngineTests, queries.ColumnAliasQueries,
 		queries.EventTests, queries.GeneratedColumnTests, queries.IndexQueries, queries.IndexPrefixQueries, queries.FulltextTests,
@@ -145,7 +148,8 @@ func TestEngineQueries(t *testing.T) {
 		queries.NamedWindowsScriptTests, queries.OrderByGroupByScriptTests, queries.ProcedureCallTests, queries.ProcedureDropTests,
 		queries.RegexScriptTests, queries.SQLLogicJoinTests, queries.SQLLogicSubqueryTests, queries.SpatialScriptTests,
 		queries.StatisticsQueries, queries.TimeQueryTests, queries.UpdateScriptTests, queries.VariableQueries, queries.VersionedScripts,
-		queries.WindowFunctionsScriptTests, queries.ColumnDefaultTests, queries.CreateCheckConstraintsScripts, queries.CallAsofScripts} {
+		queries.WindowFunctionsScriptTests, queries.ColumnDefaultTests, queries.CreateCheckConstraintsScripts, queries.CallAsofScripts,
+	} {
 		for _, s := range list {
 			for _, q := range s.SetUpScript {
 				check(q)

@@ -183,8 +183,10 @@ func (r *rollup) branch(kept int) (*ast.Select, error) {
 	}
 	if kept == 0 {
 		// Over no rows there is no sum of all.
-		some := &ast.ComparisonExpr{Operator: ast.GreaterThanStr, Right: ast.NewIntVal([]byte("0")),
-			Left: &ast.FuncExpr{Name: ast.NewColIdent("count"), Exprs: ast.SelectExprs{&ast.StarExpr{}}}}
+		some := &ast.ComparisonExpr{
+			Operator: ast.GreaterThanStr, Right: ast.NewIntVal([]byte("0")),
+			Left: &ast.FuncExpr{Name: ast.NewColIdent("count"), Exprs: ast.SelectExprs{&ast.StarExpr{}}},
+		}
 		if s.Having == nil {
 			s.Having = ast.NewWhere(ast.HavingStr, some)
 		} else {

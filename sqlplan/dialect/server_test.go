@@ -264,8 +264,10 @@ func TestResults(t *testing.T) {
 	db := open(t, addr, "multiStatements=true")
 	for _, c := range []struct{ query, want string }{
 		{"CREATE TABLE t (a INT PRIMARY KEY, b INT, c VARCHAR(5)); INSERT INTO t VALUES (1,1,'x'),(2,1,'y'),(3,2,'x'),(4,NULL,'x')", ""},
-		{"SELECT b, c, SUM(a), COUNT(*) FROM t GROUP BY b, c WITH ROLLUP",
-			"NULL,x,4,1;NULL,NULL,4,1;1,x,1,1;1,y,2,1;1,NULL,3,2;2,x,3,1;2,NULL,3,1;NULL,NULL,10,4"},
+		{
+			"SELECT b, c, SUM(a), COUNT(*) FROM t GROUP BY b, c WITH ROLLUP",
+			"NULL,x,4,1;NULL,NULL,4,1;1,x,1,1;1,y,2,1;1,NULL,3,2;2,x,3,1;2,NULL,3,1;NULL,NULL,10,4",
+		},
 		{"SELECT c, SUM(a) s, GROUPING(c) g FROM t GROUP BY c WITH ROLLUP ORDER BY s", "y,2,0;x,8,0;NULL,10,1"},
 		{"SELECT IFNULL(c, 'all') n, SUM(a) FROM t GROUP BY c WITH ROLLUP HAVING SUM(a) > 5", "x,8;all,10"},
 		{"SELECT c, MAX(c) FROM t GROUP BY c WITH ROLLUP LIMIT 2", "x,x;y,y"},

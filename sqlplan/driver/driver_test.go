@@ -21,7 +21,8 @@ func openDB(t *testing.T, name string) *sql.DB {
 
 func exec(t *testing.T, db interface {
 	Exec(string, ...any) (sql.Result, error)
-}, query string, args ...any) sql.Result {
+}, query string, args ...any,
+) sql.Result {
 	t.Helper()
 	r, err := db.Exec(query, args...)
 	require.NoError(t, err, query)

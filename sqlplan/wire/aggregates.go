@@ -257,7 +257,7 @@ func (s *sum) add(ctx *sql.Context, v any, exact bool) error {
 	case *apd.Decimal:
 		s.addDecimal(v)
 	default:
-		d, err := types.InternalDecimalType.(sql.DecimalType).ConvertToDecimal(v)
+		d, err := types.InternalDecimalType.ConvertToDecimal(v)
 		if err != nil {
 			return fmt.Errorf("adding %v: %w", v, err)
 		}

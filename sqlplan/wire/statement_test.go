@@ -32,9 +32,7 @@ func withTestFunctions(set FunctionSet) FunctionSet {
 		return failed.Swap(0), nil
 	})}
 	set["boom"] = gms.FunctionN{Name: "boom", Fn: scalarOf("boom", 0, 1, types.Int64, func(*gms.Context, []any) (any, error) {
-		var m map[string]int
-		m["x"] = 1
-		return nil, nil
+		panic("assignment to entry in nil map")
 	})}
 	set["boom_plan"] = gms.FunctionN{Name: "boom_plan", Fn: func(*gms.Context, ...gms.Expression) (gms.Expression, error) {
 		panic("while planning")

@@ -75,7 +75,8 @@ func openConfig(t testing.TB, cfg *driver.Config) *sql.DB {
 
 func exec(t testing.TB, db interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
-}, query string, args ...any) sql.Result {
+}, query string, args ...any,
+) sql.Result {
 	t.Helper()
 	r, err := db.ExecContext(context.Background(), query, args...)
 	require.NoError(t, err, query)
@@ -85,7 +86,8 @@ func exec(t testing.TB, db interface {
 // table answers a query as text: rows by line, columns by tab, NULL as \N.
 func table(t testing.TB, db interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-}, query string, args ...any) string {
+}, query string, args ...any,
+) string {
 	t.Helper()
 	rows, err := db.QueryContext(context.Background(), query, args...)
 	require.NoError(t, err, query)
