@@ -277,10 +277,22 @@ func (c *Catalog) load(ctx context.Context) error {
 			c.databases[strings.ToLower(f.database)] = &database{Name: f.database, tables: map[string]*Table{}}
 		}
 	}
+	if err := c.removeDropped(ctx); err != nil {
+		return err
+	}
 	if err := c.loadTables(ctx); err != nil {
 		return err
 	}
-	if lost {
+	if !lost {
+		if folders, err = c.forgotten(ctx, folders); err != nil {
+			return err
+		}
+		if len(folders) > 0 && !c.o.AcceptLostState {
+			return c.lostState(ctx, folders)
+		}
+		file = nil // its attached tables are known
+	}
+	if lost || len(folders) > 0 {
 		if err := c.recoverTables(ctx, folders, file); err != nil {
 			return err
 		}
@@ -405,12 +417,18 @@ func (c *Catalog) loadTables(ctx context.Context) error {
 	return it.Error()
 }
 
-// openTable makes a Table of its record and the timeline it finds. Nil: its folder is gone, so the table is.
+// openTable makes a Table of its record and the timeline it finds. Nil: its folder is gone, and so is the table.
 func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error) {
+	if err := c.moveBack(ctx, r); err != nil {
+		return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
+	}
 	p, err := timeline.ReadProperties(ctx, c.store, c.object(r.Dir))
 	if errors.Is(err, storage.ErrNotExist) {
+		if !c.o.AcceptLostState {
+			return nil, fmt.Errorf("table %s.%s: its folder %s is missing; put it back, or start with --accept-lost-state to drop the table", r.Database, r.Name, c.path(c.object(r.Dir)))
+		}
 		c.log.Error("table folder is missing, the table is dropped", "table", r.Database+"."+r.Name, "folder", c.path(c.object(r.Dir)))
-		return nil, c.dropState(r.ID)
+		return nil, c.dropState(r.ID, "")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)

@@ -96,8 +96,7 @@ func (c *Catalog) CreateTable(ctx context.Context, db, name string, spec TableSp
 	if err != nil {
 		return nil, err
 	}
-	// What lies in the folder without belonging to a table is left from a creation that was cut short.
-	if err := c.store.Remove(ctx, d.dir+"/"); err != nil {
+	if err := c.vacate(ctx, d.dir); err != nil {
 		return nil, fmt.Errorf("create table %s: %w", d, err)
 	}
 	if err := timeline.Create(ctx, c.store, d.dir, p); err != nil {
@@ -269,7 +268,7 @@ func (c *Catalog) attach(ctx context.Context, db, name, dir string, id index.Tab
 		c.viewMu.Lock()
 		c.setCold(id, nil)
 		c.viewMu.Unlock()
-		return nil, firstError(err, c.dropState(id))
+		return nil, firstError(err, c.dropState(id, ""))
 	}
 	return t, nil
 }
@@ -404,8 +403,12 @@ func (c *Catalog) DropTable(ctx context.Context, db, name string) error {
 	t.slices.Lock()
 	defer t.slices.Unlock()
 	d := t.def.Load()
-	// The decision is the hot tier's: without its record a folder without table is removed at the next creation of its name.
-	if err := c.dropState(t.id); err != nil {
+	folder := d.dir
+	if d.spec.Attached {
+		folder = ""
+	}
+	// The decision is the hot tier's.
+	if err := c.dropState(t.id, folder); err != nil {
 		return fmt.Errorf("drop table %s: %w", d, err)
 	}
 	t.dropped.Store(true)
@@ -427,15 +430,14 @@ func (c *Catalog) DropTable(ctx context.Context, db, name string) error {
 	if d.spec.Attached {
 		return c.saveWarehouse(ctx, false)
 	}
-	// hoodie.properties goes first: a folder without it is no table.
-	if err := c.store.Remove(ctx, join(d.dir, ".hoodie/hoodie.properties"), d.dir+"/"); err != nil {
+	if err := c.removeFolder(ctx, folder); err != nil {
 		return fmt.Errorf("drop table %s: %w", d, err)
 	}
 	return nil
 }
 
-// dropState removes everything that the hot tier has of a table.
-func (c *Catalog) dropState(id index.TableID) error {
+// dropState removes everything that the hot tier has of a table, and notes that its folder goes too, if it is ours.
+func (c *Catalog) dropState(id index.TableID, folder string) error {
 	b := c.db.NewBatch()
 	defer b.Close()
 	if err := c.index.DropTable(b, id); err != nil {
@@ -446,11 +448,16 @@ func (c *Catalog) dropState(id index.TableID) error {
 			return err
 		}
 	}
+	if folder != "" {
+		if err := b.Set(metaKey(noteGone+folder), []byte{1}, nil); err != nil {
+			return err
+		}
+	}
 	return b.Commit(pebble.Sync)
 }
 
 // RenameTable gives a table another name or database; its folder moves with it.
-func (c *Catalog) RenameTable(ctx context.Context, db, name, toDB, to string) error {
+func (c *Catalog) RenameTable(ctx context.Context, db, name, toDB, to string) (err error) {
 	c.ddl.Lock()
 	defer c.ddl.Unlock()
 	t, ok := c.Table(db, name)
@@ -475,22 +482,25 @@ func (c *Catalog) RenameTable(ctx context.Context, db, name, toDB, to string) er
 	c.commitMu.Lock()
 	r := t.record
 	c.commitMu.Unlock()
+	before := r
 	r.Database, r.Name, r.Version = spelled, to, r.Version+1
 	if !old.spec.Attached {
 		r.Dir = join(escapeName(spelled), escapeName(to))
 		if c.object(r.Dir) != old.dir {
-			if err := c.store.Remove(ctx, c.object(r.Dir)+"/"); err != nil {
+			if err := c.vacate(ctx, c.object(r.Dir)); err != nil {
 				return err
 			}
 			parent := c.path(join(c.root, escapeName(spelled)))
 			if err := c.fs.MkdirAll(parent, 0o755); err != nil {
 				return err
 			}
-			if err := c.fs.Rename(c.path(old.dir), c.path(c.object(r.Dir))); err != nil {
+			defer func() {
+				if err != nil {
+					err = firstError(err, c.moveBack(context.WithoutCancel(ctx), &before))
+				}
+			}()
+			if err := c.moveFolder(t, old.dir, c.object(r.Dir), parent); err != nil {
 				return fmt.Errorf("rename table %s: %w", old, err)
-			}
-			if err := c.syncFolder(parent); err != nil {
-				return err
 			}
 		}
 	}
@@ -540,7 +550,8 @@ func (c *Catalog) putRecord(t *Table, r *tableRecord) error {
 	t.record = *r
 	err := t.saveRecord(b, c.cold(t.id))
 	c.commitMu.Unlock()
-	return firstError(err, b.Commit(pebble.Sync))
+	// The record says where the folder is.
+	return firstError(err, b.Delete(movedKey(t.id), nil), b.Commit(pebble.Sync))
 }
 
 // changeDefinition changes what does not concern the rows: the record and hoodie.properties.
