@@ -433,6 +433,9 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 	if err != nil {
 		return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
 	}
+	if _, err := p.TableVersion(); err != nil { // another engine may have upgraded it
+		return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
+	}
 	d, err := c.compile(r, p)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
 )
 
 // A crash during RENAME leaves the table under one of both names, with the rows that are in its files and those that are not.
@@ -142,4 +143,22 @@ func names(c *Catalog) (out []string) {
 		}
 	}
 	return out
+}
+
+// A table that another engine upgraded is not read as what it was.
+func TestUpgradedTable(t *testing.T) {
+	ctx := context.Background()
+	fs := vfs.NewMem()
+	c := testOpen(t, fs, Options{})
+	require.NoError(t, c.CreateDatabase(ctx, "d", nil))
+	tab, err := c.CreateTable(ctx, "d", "t", testSpec())
+	require.NoError(t, err)
+	p, err := timeline.ReadProperties(ctx, c.store, tab.def.Load().dir)
+	require.NoError(t, err)
+	p[timeline.KeyVersion] = "9"
+	require.NoError(t, timeline.WriteProperties(ctx, c.store, tab.def.Load().dir, p))
+	require.NoError(t, c.Close(ctx))
+	_, err = Open(ctx, "data", Options{FS: fs})
+	require.ErrorIs(t, err, storage.ErrUnsupported)
+	require.ErrorContains(t, err, "d.t: table version 9")
 }
