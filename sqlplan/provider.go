@@ -38,6 +38,9 @@ func newProvider(e *Engine, function func(string) (sql.Function, bool)) *provide
 func (p *provider) Database(ctx *sql.Context, name string) (sql.Database, error) {
 	spelled, body, ok := p.engine.catalog.Database(name)
 	if !ok {
+		if strings.EqualFold(name, performanceSchema) && !p.engine.plainText {
+			return performanceDatabase{}, nil
+		}
 		return nil, sql.ErrDatabaseNotFound.New(name)
 	}
 	return p.database(spelled, body)
@@ -59,7 +62,7 @@ func (p *provider) database(name string, body []byte) (*database, error) {
 
 func (p *provider) HasDatabase(ctx *sql.Context, name string) bool {
 	_, _, ok := p.engine.catalog.Database(name)
-	return ok
+	return ok || strings.EqualFold(name, performanceSchema) && !p.engine.plainText
 }
 
 func (p *provider) AllDatabases(ctx *sql.Context) []sql.Database {
@@ -68,6 +71,9 @@ func (p *provider) AllDatabases(ctx *sql.Context) []sql.Database {
 		if db, err := p.Database(ctx, name); err == nil { // else it was dropped meanwhile
 			out = append(out, db)
 		}
+	}
+	if _, _, own := p.engine.catalog.Database(performanceSchema); !own && !p.engine.plainText {
+		out = append(out, performanceDatabase{})
 	}
 	return out
 }
@@ -84,6 +90,9 @@ func (p *provider) CreateDatabase(ctx *sql.Context, name string) error {
 func (p *provider) CreateCollatedDatabase(ctx *sql.Context, name string, collation sql.CollationID) error {
 	if collation == sql.Collation_Unspecified {
 		collation = p.engine.collation
+	}
+	if strings.EqualFold(name, performanceSchema) {
+		return sql.ErrDatabaseExists.New(name)
 	}
 	if err := sessionOf(ctx).commitBeforeDDL(ctx); err != nil {
 		return err
