@@ -49,7 +49,7 @@ func TestNoLostUpdates(t *testing.T) {
 	exec(t, db, "CREATE TABLE t (id INT PRIMARY KEY, f INT)")
 	exec(t, db, "INSERT INTO t VALUES (1, 0)")
 	var wg sync.WaitGroup
-	for range 8 {
+	for range 64 {
 		wg.Go(func() {
 			for i := range 10 {
 				var err error
@@ -65,7 +65,7 @@ func TestNoLostUpdates(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Equal(t, "80", table(t, db, "SELECT f FROM t"))
+	require.Equal(t, "640", table(t, db, "SELECT f FROM t"))
 	t.Logf("%d statements were run again", s.Metrics.RerunsTotal.Load())
 }
 

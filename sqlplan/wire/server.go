@@ -40,7 +40,7 @@ type Options struct {
 	Version  string // lakesql's own version; default "dev"
 
 	MaxConnections int           // default 500; the value of max_connections at the start
-	Reruns         int           // how often a conflicting statement is run again; default 20
+	Reruns         int           // how often a conflicting statement is run again, some seconds in all; default 200
 	DrainTime      time.Duration // how long Shutdown waits before it cancels running statements; default 5s
 
 	// Retryable tells the errors after which an autocommit statement is run again.
@@ -190,7 +190,7 @@ func withDefaults(o Options) Options {
 		o.MaxConnections = 500
 	}
 	if o.Reruns == 0 {
-		o.Reruns = 20
+		o.Reruns = 200
 	}
 	if o.DrainTime == 0 {
 		o.DrainTime = 5 * time.Second
