@@ -15,6 +15,7 @@ import (
 //   - It compares BIGINT UNSIGNED with BIGINT as doubles, which takes neighbours beyond 2^53 for equal.
 //   - It lets sums of integers wrap around: see integerSum.
 //   - COUNT(DISTINCT …) of texts: see distinct.go.
+//   - Times that become text: see timetext.go.
 //   - SUBSTRING and TRIM of bytes: see textFunctions, to which the grammar gives these two no way.
 func mendExpressions(ctx *sql.Context, n sql.Node) (out sql.Node, changed bool, err error) {
 	switch n.(type) {
@@ -41,6 +42,9 @@ func mendExpressions(ctx *sql.Context, n sql.Node) (out sql.Node, changed bool, 
 func bends(ctx *sql.Context, e sql.Expression) bool {
 	if !e.Resolved() {
 		return false
+	}
+	if textTimes(ctx, e) != nil {
+		return true
 	}
 	switch x := e.(type) {
 	case expression.Comparer: // IN with a list is one too
@@ -71,6 +75,13 @@ func bends(ctx *sql.Context, e sql.Expression) bool {
 func mendExpression(ctx *sql.Context, e sql.Expression) (sql.Expression, transform.TreeIdentity, error) {
 	if !bends(ctx, e) {
 		return e, transform.SameTree, nil
+	}
+	if at := textTimes(ctx, e); at != nil {
+		text, err := withTextTimes(ctx, e, at)
+		if err == nil {
+			text, _, err = mendExpression(ctx, text)
+		}
+		return text, transform.NewTree, err
 	}
 	var out sql.Expression
 	var err error

@@ -88,7 +88,11 @@ func converterOf(ctx *sql.Context, t sql.Type, binary bool) converter {
 			if x, ok := v.(time.Time); ok && x.Year() > 0 && x.Year() <= 9999 {
 				return w.text(typ, x.AppendFormat(w.buf, time.DateOnly)), nil
 			}
-			return general(w, v)
+			out, err := general(w, v)
+			if text := out.Raw(); err == nil && !out.IsNull() && len(text) < len(time.DateOnly) && len(text) > 0 && text[0] != '-' {
+				return w.text(typ, append(append(w.buf, "0000"[:len(time.DateOnly)-len(text)]...), text...)), nil
+			}
+			return out, err
 		}
 	case querypb.Type_DATETIME, querypb.Type_TIMESTAMP:
 		dt, ok := t.(sql.DatetimeType)
