@@ -53,7 +53,7 @@ func (c *Catalog) adoptAll(ctx context.Context, tables []*Table) error {
 func (t *Table) adopt(ctx context.Context) error {
 	t.slices.Lock()
 	defer t.slices.Unlock()
-	if t.dropped.Load() {
+	if t.dropped.Load() || t.broken != nil {
 		return nil
 	}
 	return t.adoptLocked(ctx)
@@ -96,7 +96,7 @@ func (t *Table) refresh(ctx context.Context) error {
 		return nil // a flush or another adoption reads the timeline at this moment
 	}
 	defer t.slices.Unlock()
-	if t.dropped.Load() || stamp == 0 {
+	if t.dropped.Load() || t.broken != nil || stamp == 0 {
 		return nil
 	}
 	return t.adoptLocked(ctx)

@@ -26,6 +26,9 @@ func (c *Catalog) AlterTable(ctx context.Context, t *Table, spec TableSpec, colu
 	if t.dropped.Load() {
 		return fmt.Errorf("%w: table %s", ErrNotFound, old)
 	}
+	if t.broken != nil {
+		return t.broken
+	}
 	if old.spec.Attached {
 		return fmt.Errorf("%w: the definition of %s belongs to the engine that wrote it", ErrReadOnly, old)
 	}
@@ -231,6 +234,9 @@ func (c *Catalog) TruncateTable(ctx context.Context, t *Table) (rows int64, err 
 	d := t.def.Load()
 	if t.dropped.Load() {
 		return 0, fmt.Errorf("%w: table %s", ErrNotFound, d)
+	}
+	if t.broken != nil {
+		return 0, t.broken
 	}
 	if d.readOnly != "" {
 		return 0, fmt.Errorf("%w: %s: %s", ErrReadOnly, d, d.readOnly)

@@ -304,7 +304,10 @@ func (c *Catalog) load(ctx context.Context) error {
 	for _, t := range c.tablesByID() {
 		unfinished = unfinished || t.intent != nil
 		t.slices.Lock()
-		err := t.resolveIntent(ctx)
+		var err error
+		if t.broken == nil {
+			err = t.resolveIntent(ctx)
+		}
 		t.slices.Unlock()
 		if err != nil {
 			return fmt.Errorf("table %s: %w", t, err)
@@ -400,6 +403,10 @@ func (c *Catalog) loadTables(ctx context.Context) error {
 		}
 		c.nextID = max(c.nextID, r.ID+1)
 		t, err := c.openTable(ctx, &r)
+		var damaged *storage.CorruptError
+		if errors.As(err, &damaged) || errors.Is(err, storage.ErrUnsupported) {
+			t, err = c.brokenTable(&r, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -415,6 +422,55 @@ func (c *Catalog) loadTables(ctx context.Context) error {
 		d.tables[strings.ToLower(r.Name)] = t
 	}
 	return it.Error()
+}
+
+// brokenTable makes a Table of which nothing but its definition can be used.
+func (c *Catalog) brokenTable(r *tableRecord, cause error) (*Table, error) {
+	d, err := c.compile(r, nil)
+	if err != nil {
+		return nil, cause
+	}
+	c.log.Error("table cannot be used", "table", d.String(), "err", cause)
+	t := &Table{c: c, id: r.ID, record: *r, broken: cause}
+	t.def.Store(d)
+	t.rows.Store(r.Rows)
+	t.lastSeq.Store(uint64(max(r.Flushed, r.Last)))
+	c.setCold(r.ID, &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}, flushed: r.Flushed, trimmed: r.Trimmed})
+	c.clock.raise(max(r.Flushed, r.Created, r.Dropped, r.Last))
+	return t, nil
+}
+
+// checkTorn is an error if a completed instant wrote bytes of a log file at or behind an offset from which on the file is no whole block.
+func (c *Catalog) checkTorn(ctx context.Context, dir, partition, file string, offset int64) error {
+	tl, err := timeline.Load(ctx, c.store, dir)
+	if err != nil {
+		return err
+	}
+	for _, in := range tl.Completed() {
+		m, err := timeline.ReadCommit(ctx, c.store, dir, in)
+		if err != nil {
+			return err
+		}
+		for _, st := range m.Stats[partition] {
+			if st.FileName() == file && st.FileSize > offset {
+				return &storage.CorruptError{Name: join(dir, partition, file), Offset: offset, Err: fmt.Errorf("instant %s wrote %d bytes, which are not all there", in.Time, st.FileSize)}
+			}
+		}
+	}
+	return nil
+}
+
+// checkBases refuses a table of ours that has log files over a base file that is gone: lakesql never writes logs alone.
+func checkBases(d *tableDef, view *timeline.View) error {
+	if d.spec.Attached {
+		return nil
+	}
+	for _, fs := range view.Slices("", nil) {
+		if fs.Base == nil {
+			return &storage.CorruptError{Name: d.object(fs.Partition, string(fs.ID)), Offset: -1, Err: fmt.Errorf("the base file of instant %s is missing under %d log files", fs.Begin, len(fs.Logs))}
+		}
+	}
+	return nil
 }
 
 // openTable makes a Table of its record and the timeline it finds. Nil: its folder is gone, and so is the table.
@@ -470,6 +526,9 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 	}
 	view, err := timeline.BuildView(ctx, c.store, d.dir, tl)
 	if err != nil {
+		return nil, fmt.Errorf("table %s: %w", d, err)
+	}
+	if err := checkBases(d, view); err != nil {
 		return nil, fmt.Errorf("table %s: %w", d, err)
 	}
 	cold := &coldState{tl: tl, view: view, flushed: r.Flushed, trimmed: r.Trimmed}

@@ -476,6 +476,9 @@ func (c *Catalog) RenameTable(ctx context.Context, db, name, toDB, to string) (e
 	t.slices.Lock()
 	defer t.slices.Unlock()
 	old := t.def.Load()
+	if t.broken != nil {
+		return t.broken
+	}
 	if err := t.resolveIntent(ctx); err != nil {
 		return err
 	}

@@ -43,10 +43,23 @@ func (c *Catalog) Flush(ctx context.Context, reason string, tables ...*Table) er
 			tables = append(tables, t)
 		}
 		c.mu.RUnlock()
+		// One cut over all tables, if all can be flushed; else a table that cannot holds up only those that its transactions tie to it.
+		err := c.flushLinked(ctx, reason, tables)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		var first error
+		for _, t := range tables {
+			first = firstError(first, c.flushLinked(ctx, reason, []*Table{t}))
+		}
+		return first
 	}
+	return c.flushLinked(ctx, reason, tables)
+}
+
+func (c *Catalog) flushLinked(ctx context.Context, reason string, tables []*Table) error {
 	for {
-		group := c.linked(tables)
-		err := c.flushGroup(ctx, reason, group)
+		err := c.flushGroup(ctx, reason, c.linked(tables))
 		if !errors.Is(err, errGroupGrew) {
 			return err
 		}
@@ -101,6 +114,9 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 	for _, t := range tables {
 		if t.dropped.Load() || !t.isBuffered() {
 			continue
+		}
+		if t.broken != nil {
+			return t.flushFailed(t.broken)
 		}
 		if err := t.resolveIntent(ctx); err != nil {
 			return t.flushFailed(err)

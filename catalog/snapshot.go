@@ -111,7 +111,7 @@ func (s *snapshot) coldRow(ctx context.Context, tt *txTable, loc index.Location)
 
 // scan is how the files of the table are read.
 func (d *tableDef) scan(want *storage.Schema, counts func(storage.InstantTime) bool) storage.Scan {
-	return storage.Scan{Schema: want, Table: d.spec.Schema, Counts: counts, Ordering: d.merge, OrderingField: d.spec.OrderingField, Payload: d.payload}
+	return storage.Scan{Schema: want, Table: d.spec.Schema, Counts: counts, Ordering: d.merge, OrderingField: d.spec.OrderingField, Payload: d.payload, Torn: d.torn}
 }
 
 func (d *tableDef) decodeRow(version int, b []byte) (storage.Row, error) {
@@ -440,6 +440,9 @@ func (s *Snapshot) table(ctx context.Context, t *Table) (*txTable, storage.Insta
 	d := t.def.Load()
 	if cold == nil || t.dropped.Load() {
 		return nil, "", 0, fmt.Errorf("%w: table %s", ErrNotFound, d)
+	}
+	if t.broken != nil {
+		return nil, "", 0, t.broken
 	}
 	bound, seq, at := s.resolve(d)
 	earliest := seqTime(max(d.created, d.past))

@@ -27,6 +27,9 @@ type Table struct {
 
 	def     atomic.Pointer[tableDef]
 	dropped atomic.Bool
+	// broken says why the table cannot be used: its files were damaged or changed beyond support when the warehouse was opened. The
+	// other tables go on; this one can be dropped, or mended by hand before the next start.
+	broken  error
 	foreign atomic.Pointer[storage.Schema] // schema of the newest instant if another engine wrote it
 
 	lastSeq    atomic.Uint64 // sequence of the last commit or adoption that changed rows
@@ -75,6 +78,7 @@ type tableDef struct {
 	part     []int // positions of the partition columns
 	ordering int   // position of the ordering column, -1
 	indexes  []tableIndex
+	torn     func(ctx context.Context, partition, file string, offset int64) error
 	payload  string // payload class that is none of the built-in ones
 	urlCode  bool
 	zone     *time.Location
@@ -240,6 +244,9 @@ func (c *Catalog) compile(r *tableRecord, p timeline.Properties) (*tableDef, err
 			}
 		}
 		d.decoders = append(d.decoders, dec)
+	}
+	d.torn = func(ctx context.Context, partition, file string, offset int64) error {
+		return c.checkTorn(ctx, d.dir, partition, file, offset)
 	}
 	if d.keyCols, err = c.keyColumns(cur, spec.Key); err != nil {
 		return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)

@@ -70,6 +70,9 @@ func (c *Catalog) Begin(ctx context.Context) (*Tx, error) {
 
 // table gives the transaction's view of a table.
 func (tx *Tx) table(ctx context.Context, t *Table) (*txTable, error) {
+	if t.broken != nil {
+		return nil, t.broken
+	}
 	if err := tx.look(ctx, t); err != nil {
 		return nil, err
 	}

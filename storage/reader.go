@@ -287,7 +287,7 @@ func (r *Reader) mergedLogs(ctx context.Context, dir string, fs *FileSlice, sc *
 		return nil, nil, ctx.Err()
 	}
 	if l.data == nil {
-		data, err := r.loadLogs(ctx, dir, fs)
+		data, err := r.loadLogs(ctx, dir, fs, sc.Torn)
 		if err != nil {
 			r.mu.Lock()
 			if l.elem != nil {
@@ -351,7 +351,7 @@ func (r *Reader) mergeSet(ctx context.Context, l *logSet, sc *Scan) (*mergedLogs
 }
 
 // loadLogs reads the logs of a slice into memory.
-func (r *Reader) loadLogs(ctx context.Context, dir string, fs *FileSlice) (*logData, error) {
+func (r *Reader) loadLogs(ctx context.Context, dir string, fs *FileSlice, torn func(context.Context, string, string, int64) error) (*logData, error) {
 	d := &logData{}
 	schemas := map[string]int{}
 	for i := range fs.Logs {
@@ -367,7 +367,11 @@ func (r *Reader) loadLogs(ctx context.Context, dir string, fs *FileSlice) (*logD
 			if tail {
 				r.Metrics.CorruptMids.Add(1)
 			}
-			tail = b.Type == BlockCorrupt
+			if tail = b.Type == BlockCorrupt; tail && torn != nil {
+				if err := torn(ctx, fs.Partition, fs.Logs[i].Name, b.Offset); err != nil {
+					return nil, err
+				}
+			}
 			r.Metrics.LogBlocks.Add(1)
 			r.Metrics.LogBytes.Add(b.Size)
 			lb := loadedBlock{LogBlock: b}

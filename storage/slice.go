@@ -23,6 +23,9 @@ type Scan struct {
 	ReadOptimized bool // base files alone
 	// Drop leaves out the rows whose record keys it answers true for; nil: none. It may be called more than once a key.
 	Drop func(key string) bool
+	// Torn is asked when a log file has bytes from offset on that are no whole block, which the log format has readers pass over:
+	// an error if a completed instant wrote them, so that rows are missing. nil: they are passed over.
+	Torn func(ctx context.Context, partition, file string, offset int64) error
 }
 
 // base is the slice's base file if it is to be seen.
