@@ -158,7 +158,14 @@ func TestUpgradedTable(t *testing.T) {
 	p[timeline.KeyVersion] = "9"
 	require.NoError(t, timeline.WriteProperties(ctx, c.store, tab.def.Load().dir, p))
 	require.NoError(t, c.Close(ctx))
-	_, err = Open(ctx, "data", Options{FS: fs})
+	c = testOpen(t, fs, Options{})
+	defer c.Close(ctx)
+	tab, _ = c.Table("d", "t")
+	tx, err := c.Begin(ctx)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	for _, err = range tx.Scan(ctx, tab, ScanOptions{}) {
+	}
 	require.ErrorIs(t, err, storage.ErrUnsupported)
 	require.ErrorContains(t, err, "d.t: table version 9")
 }

@@ -102,8 +102,10 @@ func (m *maintenance) Schema(*sql.Context) sql.Schema {
 		return sql.Schema{{Name: "Table", Type: types.LongText}, {Name: "Checksum", Type: types.Int64, Nullable: true}}
 	}
 	return sql.Schema{
-		{Name: "Table", Type: types.LongText}, {Name: "Op", Type: types.LongText},
-		{Name: "Msg_type", Type: types.LongText}, {Name: "Msg_text", Type: types.LongText},
+		{Name: "Table", Type: types.LongText},
+		{Name: "Op", Type: types.LongText},
+		{Name: "Msg_type", Type: types.LongText},
+		{Name: "Msg_text", Type: types.LongText},
 	}
 }
 

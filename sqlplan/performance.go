@@ -145,12 +145,15 @@ func (performanceDatabase) AllViews(*sql.Context) ([]sql.ViewDefinition, error) 
 func (performanceDatabase) GetViewDefinition(*sql.Context, string) (sql.ViewDefinition, bool, error) {
 	return sql.ViewDefinition{}, false, nil
 }
+
 func (performanceDatabase) CreateView(*sql.Context, string, string, string) error { return readOnly() }
-func (performanceDatabase) DropView(*sql.Context, string) error                   { return readOnly() }
+
+func (performanceDatabase) DropView(*sql.Context, string) error { return readOnly() }
 
 func (performanceDatabase) GetTriggers(*sql.Context) ([]sql.TriggerDefinition, error) {
 	return nil, nil
 }
+
 func (performanceDatabase) CreateTrigger(*sql.Context, sql.TriggerDefinition) error {
 	return readOnly()
 }
@@ -159,9 +162,11 @@ func (performanceDatabase) DropTrigger(*sql.Context, string) error { return read
 func (performanceDatabase) GetStoredProcedure(*sql.Context, string) (sql.StoredProcedureDetails, bool, error) {
 	return sql.StoredProcedureDetails{}, false, nil
 }
+
 func (performanceDatabase) GetStoredProcedures(*sql.Context) ([]sql.StoredProcedureDetails, error) {
 	return nil, nil
 }
+
 func (performanceDatabase) SaveStoredProcedure(*sql.Context, sql.StoredProcedureDetails) error {
 	return readOnly()
 }
@@ -170,9 +175,11 @@ func (performanceDatabase) DropStoredProcedure(*sql.Context, string) error { ret
 func (performanceDatabase) GetEvent(*sql.Context, string) (sql.EventDefinition, bool, error) {
 	return sql.EventDefinition{}, false, nil
 }
+
 func (performanceDatabase) GetEvents(*sql.Context) ([]sql.EventDefinition, any, error) {
 	return nil, nil, nil
 }
+
 func (performanceDatabase) SaveEvent(*sql.Context, sql.EventDefinition) (bool, error) {
 	return false, readOnly()
 }
@@ -180,7 +187,9 @@ func (performanceDatabase) DropEvent(*sql.Context, string) error { return readOn
 func (performanceDatabase) UpdateEvent(*sql.Context, string, sql.EventDefinition) (bool, error) {
 	return false, readOnly()
 }
+
 func (performanceDatabase) UpdateLastExecuted(*sql.Context, string, time.Time) error {
 	return readOnly()
 }
+
 func (performanceDatabase) NeedsToReloadEvents(*sql.Context, any) (bool, error) { return false, nil }

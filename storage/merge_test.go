@@ -36,7 +36,7 @@ func del(key string, ts any, k Kind) change {
 func (c change) row() Row                   { return Row{c.key, c.v, c.ts, c.flag} }
 func (c change) meta(t InstantTime) RowMeta { return RowMeta{t, string(t) + "_0_0", c.key, "p"} }
 func (c change) delete() LogDelete          { return LogDelete{c.key, "p", c.ts, c.delType} }
-func instant(n int) InstantTime { return InstantTime(fmt.Sprintf("2026010100000%04d", n)) }
+func instant(n int) InstantTime             { return InstantTime(fmt.Sprintf("2026010100000%04d", n)) }
 
 func mergeLog(t testing.TB, s Store, fs *FileSlice, n int, changes ...change) {
 	t.Helper()
