@@ -166,7 +166,7 @@ func TestBigResultMemory(t *testing.T) {
 		require.Equal(t, 400000, n)
 		grown := int64(most) - int64(before.HeapAlloc)
 		t.Logf("prepared %v: heap grew by %d KiB", prepared, grown>>10)
-		require.Less(t, grown, int64(40<<20))
+		require.Less(t, grown, int64(80<<20)) // a buffer of the whole result would take 120 MB and more; the collector's pace is the rest
 	}
 }
 
