@@ -16,7 +16,7 @@ import (
 // A crash during RENAME leaves the table under one of both names, with the rows that are in its files and those that are not.
 func TestRenameCrash(t *testing.T) {
 	ctx := context.Background()
-	fs := vfs.NewCrashableMem()
+	fs := newCloneFS()
 	c := testOpen(t, fs, Options{})
 	require.NoError(t, c.CreateDatabase(ctx, "d", nil))
 	tab, err := c.CreateTable(ctx, "d", "t", testSpec())
