@@ -166,9 +166,9 @@ func TestEngineQueries(t *testing.T) {
 // SUITES names a folder of cases (*.test, *.case, *.sql); every line and every paragraph of them
 // that the engine's grammar takes is taken for the same.
 func TestSuites(t *testing.T) {
-	dir := os.Getenv("SUITES")
+	dir := os.Getenv("LAKESQL_SUITES")
 	if dir == "" {
-		t.Skip("SUITES is not set")
+		t.Skip("LAKESQL_SUITES is not set")
 	}
 	n := 0
 	paragraph := regexp.MustCompile(`\n[ \t]*\n`)
