@@ -163,7 +163,7 @@ func TestEngineQueries(t *testing.T) {
 	t.Logf("%d statements", n)
 }
 
-// SUITES names a folder of cases (*.test, *.case, *.sql); every line and every paragraph of them
+// LAKESQL_SUITES names a folder of cases (*.test, *.case, *.sql); every line and every paragraph of them
 // that the engine's grammar takes is taken for the same.
 func TestSuites(t *testing.T) {
 	dir := os.Getenv("LAKESQL_SUITES")
