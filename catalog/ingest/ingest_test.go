@@ -61,8 +61,11 @@ func TestDue(t *testing.T) {
 		{"own maximum", catalog.Waiting{Table: own, Bytes: 20, Oldest: now}, "the bin reached its maximum of bytes: 20"},
 		{"own age", catalog.Waiting{Table: own, Bytes: 1, Oldest: now.Add(-2 * time.Second)}, "the bin reached its maximum age: 2s"},
 		{"failed just now", catalog.Waiting{Table: own, Bytes: 20, Cause: context.Canceled, Since: time.Now(), Tried: time.Now()}, ""},
-		{"failed a while ago", catalog.Waiting{Table: own, Bytes: 20, Oldest: now, Cause: context.Canceled, Since: time.Now().Add(-5 * time.Second), Tried: time.Now().Add(-2 * time.Second)},
-			"the bin reached its maximum of bytes: 20"},
+		{
+			"failed a while ago",
+			catalog.Waiting{Table: own, Bytes: 20, Oldest: now, Cause: context.Canceled, Since: time.Now().Add(-5 * time.Second), Tried: time.Now().Add(-2 * time.Second)},
+			"the bin reached its maximum of bytes: 20",
+		},
 	} {
 		t.Run(x.name, func(t *testing.T) { require.Equal(t, x.reason, r.due(x.w, now)) })
 	}
