@@ -14,6 +14,7 @@ import (
 // mendExpressions replaces in a node's own expressions what the front end would compute wrongly; changed false: nothing.
 //   - It compares BIGINT UNSIGNED with BIGINT as doubles, which takes neighbours beyond 2^53 for equal.
 //   - It lets sums of integers wrap around: see integerSum.
+//   - It orders an ENUM and a text by the place among the members, where MySQL compares their texts.
 //   - COUNT(DISTINCT …) of texts: see distinct.go.
 //   - Times that become text: see timetext.go.
 //   - SUBSTRING and TRIM of bytes: see textFunctions, to which the grammar gives these two no way.
@@ -47,12 +48,15 @@ func bends(ctx *sql.Context, e sql.Expression) bool {
 		return true
 	}
 	switch x := e.(type) {
+	case *expression.GreaterThan, *expression.GreaterThanOrEqual, *expression.LessThan, *expression.LessThanOrEqual:
+		c := x.(expression.Comparer)
+		return mixed(ctx, c.Left(), c.Right()) || ordersMember(ctx, c.Left(), c.Right()) || ordersMember(ctx, c.Right(), c.Left())
 	case expression.Comparer: // IN with a list is one too
 		return mixed(ctx, x.Left(), x.Right())
 	case *plan.InSubquery:
 		return mixed(ctx, x.Left(), x.Right())
 	case *expression.Between:
-		return mixed(ctx, x.Val, x.Lower) || mixed(ctx, x.Val, x.Upper)
+		return mixed(ctx, x.Val, x.Lower) || mixed(ctx, x.Val, x.Upper) || ordersMember(ctx, x.Val, x.Lower) || ordersMember(ctx, x.Val, x.Upper)
 	case *expression.Case:
 		if x.Expr == nil {
 			return false
@@ -88,12 +92,25 @@ func mendExpression(ctx *sql.Context, e sql.Expression) (sql.Expression, transfo
 	switch x := e.(type) {
 	case *expression.HashInTuple:
 		out, err = expression.NewHashInTuple(ctx, exactInteger(ctx, x.Left()), exactInteger(ctx, x.Right()))
+	case *expression.GreaterThan, *expression.GreaterThanOrEqual, *expression.LessThan, *expression.LessThanOrEqual:
+		c := x.(expression.Comparer)
+		l, r := exactInteger(ctx, c.Left()), exactInteger(ctx, c.Right())
+		if ordersMember(ctx, l, r) {
+			l = expression.NewConvert(l, expression.ConvertToChar)
+		} else if ordersMember(ctx, r, l) {
+			r = expression.NewConvert(r, expression.ConvertToChar)
+		}
+		out, err = c.WithChildren(ctx, l, r)
 	case expression.Comparer:
 		out, err = x.WithChildren(ctx, exactInteger(ctx, x.Left()), exactInteger(ctx, x.Right()))
 	case *plan.InSubquery:
 		out, err = x.WithChildren(ctx, exactInteger(ctx, x.Left()), x.Right())
 	case *expression.Between:
-		out = expression.NewBetween(exactInteger(ctx, x.Val), x.Lower, x.Upper)
+		v := exactInteger(ctx, x.Val)
+		if ordersMember(ctx, v, x.Lower) || ordersMember(ctx, v, x.Upper) {
+			v = expression.NewConvert(v, expression.ConvertToChar)
+		}
+		out = expression.NewBetween(v, x.Lower, x.Upper)
 	case *expression.Case:
 		out = expression.NewCase(exactInteger(ctx, x.Expr), x.Branches, x.Else)
 	case *expression.Arithmetic:
@@ -104,6 +121,11 @@ func mendExpression(ctx *sql.Context, e sql.Expression) (sql.Expression, transfo
 		out, err = newBytesCall(ctx, e)
 	}
 	return out, transform.NewTree, err
+}
+
+// ordersMember says whether an ENUM stands beside a text that is none.
+func ordersMember(ctx *sql.Context, member, text sql.Expression) bool {
+	return types.IsEnum(member.Type(ctx)) && types.IsTextOnly(text.Type(ctx))
 }
 
 // mixed says whether a comparison is between unsigned and signed integers of 64 bits, or such are among a tuple's.

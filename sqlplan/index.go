@@ -33,20 +33,51 @@ var (
 	_ sql.ExtendedIndex = (*index)(nil)
 )
 
-func (x *index) ID() string                                 { return x.name }
-func (x *index) Database() string                           { return x.db }
-func (x *index) Table() string                              { return x.table }
-func (x *index) IsUnique() bool                             { return x.unique }
-func (x *index) IsSpatial() bool                            { return false }
-func (x *index) IsFullText() bool                           { return false }
-func (x *index) IsVector() bool                             { return false }
-func (x *index) Comment() string                            { return x.comment }
-func (x *index) IndexType() string                          { return "BTREE" }
-func (x *index) IsGenerated() bool                          { return false }
-func (x *index) CanSupport(*sql.Context, ...sql.Range) bool { return true }
-func (x *index) CanSupportOrderBy(sql.Expression) bool      { return false }
-func (x *index) PrefixLengths() []uint16                    { return x.prefix }
-func (x *index) CoversColumns(names []string) bool          { return false }
+func (x *index) ID() string                            { return x.name }
+func (x *index) Database() string                      { return x.db }
+func (x *index) Table() string                         { return x.table }
+func (x *index) IsUnique() bool                        { return x.unique }
+func (x *index) IsSpatial() bool                       { return false }
+func (x *index) IsFullText() bool                      { return false }
+func (x *index) IsVector() bool                        { return false }
+func (x *index) Comment() string                       { return x.comment }
+func (x *index) IndexType() string                     { return "BTREE" }
+func (x *index) IsGenerated() bool                     { return false }
+func (x *index) CanSupportOrderBy(sql.Expression) bool { return false }
+func (x *index) PrefixLengths() []uint16               { return x.prefix }
+func (x *index) CoversColumns(names []string) bool     { return false }
+
+// CanSupport refuses ranges over an ENUM that are not points: the front end makes them by the place among the members, also where
+// the comparison is one of texts.
+func (x *index) CanSupport(_ *sql.Context, ranges ...sql.Range) bool {
+	for _, r := range ranges {
+		cols, ok := r.(sql.MySQLRange)
+		if !ok {
+			return false
+		}
+		for i, c := range cols {
+			if i < len(x.columns) && types.IsEnum(x.columns[i].Type) && !pointOrAll(c) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// pointOrAll says whether a range holds one value, NULL alone, or does not bound a column by values.
+func pointOrAll(c sql.MySQLRangeColumnExpr) bool {
+	low, lowOK := c.LowerBound.(sql.Below)
+	high, highOK := c.UpperBound.(sql.Above)
+	if lowOK && highOK {
+		return low.Key == high.Key
+	}
+	if lowOK || highOK {
+		return false
+	}
+	_, above := c.LowerBound.(sql.Above)
+	_, below := c.UpperBound.(sql.Below)
+	return !above && !below
+}
 
 func (x *index) Expressions() []string {
 	out := make([]string, len(x.columns))
