@@ -207,7 +207,24 @@ func (tx *Tx) Insert(ctx context.Context, t *Table, row storage.Row) error {
 	if err := tx.checkUnique(ctx, tt, ikey, nil, row); err != nil {
 		return err
 	}
-	return tx.add(tt, write{ikey: ikey, row: row, key: key, part: part, had: st.had, oldKey: st.oldKey, was: st.was, again: st.entry >= 0 && st.had})
+	if err := tx.add(tt, write{ikey: ikey, row: row, key: key, part: part, had: st.had, oldKey: st.oldKey, was: st.was, again: st.entry >= 0 && st.had}); err != nil {
+		return err
+	}
+	return tx.noteValue(tt, ikey, row)
+}
+
+// noteValue has later statements of the transaction find a row of a table without a key, if they have begun to look rows up by value.
+func (tx *Tx) noteValue(tt *txTable, ikey []byte, row storage.Row) error {
+	if tt.byValue == nil {
+		return nil
+	}
+	b, err := storage.EncodeRow(tt.def.spec.Schema, row, nil)
+	if err != nil {
+		return err
+	}
+	tt.byValue[string(b)] = append(tt.byValue[string(b)], string(ikey))
+	tt.valueAt = tx.ops
+	return nil
 }
 
 // duplicate is the error of a row whose key is taken.
@@ -453,13 +470,7 @@ func (tx *Tx) updateByValue(ctx context.Context, tt *txTable, old, row storage.R
 	if err := tx.add(tt, write{ikey: ikey, row: row, key: st.key, part: part, had: st.had, oldKey: st.oldKey, was: st.was}); err != nil {
 		return err
 	}
-	b, err := storage.EncodeRow(tt.def.spec.Schema, row, nil)
-	if err != nil {
-		return err
-	}
-	tt.byValue[string(b)] = append(tt.byValue[string(b)], string(ikey))
-	tt.valueAt = tx.ops
-	return nil
+	return tx.noteValue(tt, ikey, row)
 }
 
 // Rollback ends the transaction without a trace.
