@@ -658,6 +658,7 @@ func (w *world) truncate() {
 func (w *world) alter() {
 	ctx := context.Background()
 	m := w.tables[w.r.IntN(len(w.tables))]
+	written := m.tab.lastSeq.Load() > 0
 	spec := *m.tab.Spec()
 	s := *spec.Schema
 	spec.Schema = &s
@@ -667,7 +668,6 @@ func (w *world) alter() {
 		columns[i] = i
 	}
 	var convert func(storage.Row) (storage.Row, error)
-	forget := false
 	switch n := w.r.IntN(5); {
 	case n < 2: // a new column, with or without a value for the rows that are there
 		m.grown++
@@ -734,23 +734,19 @@ func (w *world) alter() {
 			}
 			return r, nil
 		}
-		forget = true
 		defer func() {
-			if len(m.past) > 0 {
-				m.tooOld = m.past[len(m.past)-1].at
+			if written { // else there is no past to lose
+				if len(m.past) > 0 {
+					m.tooOld = m.past[len(m.past)-1].at
+				}
+				m.past = nil
 			}
-			m.past = nil
 			m.each(func(r storage.Row) storage.Row { r, _ = convert(r); return r })
 		}()
 	}
-	written := m.tab.lastSeq.Load() > 0
 	err := w.c.AlterTable(ctx, m.tab, spec, columns, convert)
 	w.log = append(w.log, fmt.Sprintf("alter %s %v -> %v", m.name, fieldNames(&s), err))
 	require.NoError(w.t, err)
-	if forget && !written { // there is no past to lose
-		past, old := slices.Clone(m.past), m.tooOld
-		defer func() { m.past, m.tooOld = past, old }()
-	}
 }
 
 func (m *modelTable) each(f func(storage.Row) storage.Row) {
