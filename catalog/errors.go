@@ -12,6 +12,12 @@ import (
 var (
 	// ErrConflict: a row that the transaction changed was changed by a later commit. The transaction is over and may be run again.
 	ErrConflict = errors.New("catalog: a row was changed by another transaction since this one began")
+	// ErrDeadlock: the transaction was chosen to end a circle of waits for locks; it is rolled back as a whole and may be run again.
+	ErrDeadlock = fmt.Errorf("%w: deadlock found when trying to get a lock", ErrConflict)
+	// ErrLockTimeout: a lock was not free in time. The statement has failed, the transaction goes on.
+	ErrLockTimeout = errors.New("catalog: the wait for a lock took too long")
+	// ErrLocked: a lock is not free and the caller did not want to wait.
+	ErrLocked   = errors.New("catalog: locked by another transaction")
 	ErrExists   = errors.New("catalog: exists already")
 	ErrNotFound = errors.New("catalog: does not exist")
 	// ErrLostState: the state folder is missing or older than the tables, and they are not marked as cleanly stopped.

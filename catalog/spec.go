@@ -57,6 +57,11 @@ type ScanOptions struct {
 	Mark          Mark     // with UseMark: the transaction's own writes at or after the mark are not seen
 	UseMark       bool
 	ReadOptimized bool // base files only
+
+	// Lock has a transaction lock what it reads: the rows, keys that are absent and, but for ReadCommitted, the ranges in which it looks.
+	// It reads the newest durable commit and its own writes then.
+	Lock LockMode
+	Wait LockWait // with Lock: what a row that another transaction has locked means
 }
 
 // Object is a definition that belongs to no table folder: a view, a trigger, a routine. Bodies are opaque here.

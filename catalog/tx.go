@@ -23,6 +23,7 @@ type Tx struct {
 	Instant bool
 
 	c     *Catalog
+	o     TxOptions
 	snap  *snapshot
 	mu    sync.Mutex // guards tables and order against scans that start while a write runs
 	tabs  map[index.TableID]*txTable
@@ -56,16 +57,8 @@ type txTable struct {
 	seenKey []byte
 }
 
-// Begin starts a transaction on the newest durable commit.
-func (c *Catalog) Begin(ctx context.Context) (*Tx, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	s, err := c.newSnapshot()
-	if err != nil {
-		return nil, err
-	}
-	return &Tx{c: c, snap: s, tabs: map[index.TableID]*txTable{}}, nil
+func newTx(c *Catalog, s *snapshot, o TxOptions) *Tx {
+	return &Tx{c: c, o: o, snap: s, tabs: map[index.TableID]*txTable{}}
 }
 
 // table gives the transaction's view of a table.
