@@ -42,6 +42,7 @@ type Options struct {
 	AcceptLostState bool
 
 	HotBytesMax   int64         // buffered rows of all tables, in bytes; writes fail above it. Default 1 GiB
+	StageRows     int           // rows of one statement from which it writes its files before the commit. Default 16,384
 	JournalWindow time.Duration // commits this young stay in the journal after their flush. Default 24 h
 	JournalBytes  int64         // bytes of flushed commits of one table that the journal keeps at most. Default 1 GiB
 	CacheBytes    int64         // decoded logs and pebble blocks. Default 128 MiB
@@ -135,6 +136,9 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 	}
 	if o.JournalBytes == 0 {
 		o.JournalBytes = 1 << 30
+	}
+	if o.StageRows == 0 {
+		o.StageRows = 16 << 10
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 128 << 20
