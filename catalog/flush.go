@@ -339,11 +339,16 @@ func sleepUntil(ctx context.Context, now func() time.Time, at time.Time) error {
 	return nil
 }
 
-// newestInstant gives the time of the newest instant on the table's timeline.
+// newestInstant gives the time behind which a new instant has to lie: that of the newest instant on the table's timeline, and the one at
+// which the last of them completed. Files of a clock that is far ahead do not count for the latter.
 func (t *Table) newestInstant() time.Time {
-	at, err := timeline.ParseTime(t.c.cold(t.id).tl.Newest(), t.def.Load().zone)
+	tl := t.c.cold(t.id).tl
+	at, err := timeline.ParseTime(tl.Newest(), t.def.Load().zone)
 	if err != nil {
-		return time.UnixMilli(0)
+		at = time.UnixMilli(0)
+	}
+	if end := tl.LastEnd(); end.Sub(t.c.clock.wall()) <= maxAhead {
+		at = later(at, end)
 	}
 	return at
 }

@@ -17,6 +17,7 @@ func (f *flush) write(ctx context.Context) error {
 	if f.pending, err = timeline.Begin(ctx, c.store, d.dir, f.intent.Action, f.instant, nil); err != nil {
 		return err
 	}
+	f.pending.Zone = d.zone
 	f.meta = &timeline.CommitMeta{
 		Stats: map[string][]timeline.WriteStat{}, Operation: timeline.OpUpsert,
 		Extra: map[string]string{timeline.ExtraSchema: d.spec.Schema.Avro(false), extraWarehouse: c.id, extraBin: f.intent.Bin},

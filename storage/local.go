@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -200,6 +202,7 @@ type localWriter struct {
 	temp                  string
 	f                     vfs.File // nil once the writer ended
 	err                   error    // first failed write: nothing can be published after it
+	notBefore             time.Time
 }
 
 var errEnded = errors.New("storage: the writer has ended")
@@ -238,6 +241,18 @@ func (w *localWriter) Commit() error {
 	return nil
 }
 
+// date lifts the modification time of the temporary file to notBefore.
+func (w *localWriter) date() error {
+	if w.notBefore.IsZero() || vfs.Root(w.l.fs) != vfs.Default {
+		return nil
+	}
+	st, err := w.l.fs.Stat(w.temp)
+	if err != nil || !st.ModTime().Before(w.notBefore) {
+		return err
+	}
+	return os.Chtimes(w.temp, time.Time{}, w.notBefore)
+}
+
 // replace renames the file over its name.
 func (w *localWriter) replace() error {
 	if err := w.seal(); err != nil {
@@ -265,6 +280,11 @@ func (w *localWriter) seal() error {
 	}
 	f, err := w.f, w.err
 	w.f = nil
+	if err == nil {
+		if err = w.date(); err != nil {
+			err = fmt.Errorf("date %s: %w", w.name, err)
+		}
+	}
 	if err == nil {
 		if err = f.Sync(); err != nil {
 			err = fmt.Errorf("sync %s: %w", w.name, err)
@@ -297,6 +317,17 @@ func (l *Local) PutNew(ctx context.Context, name string, b []byte) error {
 	if err != nil {
 		return err
 	}
+	return w.Commit()
+}
+
+// PutNewAt is PutNew of a file that is not older than at. File systems stamp files by a clock that ticks every few milliseconds, so a
+// new file may look older than what its name says. Where the file system is not the machine's, files keep the time that they have.
+func (l *Local) PutNewAt(ctx context.Context, name string, b []byte, at time.Time) error {
+	w, err := l.put(ctx, name, b)
+	if err != nil {
+		return err
+	}
+	w.notBefore = at
 	return w.Commit()
 }
 

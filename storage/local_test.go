@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -241,6 +242,29 @@ func TestBaseCrash(t *testing.T) {
 	}
 	if got := scanRows(t, mustOpenBase(t, crash(), baseName), allKinds); len(got) != len(rows) {
 		t.Errorf("%d rows after the crash", len(got))
+	}
+}
+
+// The clock of the file system may lie behind the time that a file stands for.
+func TestPutNewAt(t *testing.T) {
+	s := NewLocal(vfs.Default, t.TempDir())
+	ahead := time.Now().Add(time.Minute).Truncate(time.Millisecond)
+	for _, at := range []time.Time{{}, ahead.Add(-time.Hour), ahead} {
+		name := fmt.Sprint("x", at.UnixMilli())
+		if err := s.PutNewAt(bg, name, []byte("content"), at); err != nil {
+			t.Fatal(err)
+		}
+		for in, err := range s.List(bg, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if in.Name == name && (in.ModTime.Before(at) || at.Before(ahead) && in.ModTime.After(ahead)) {
+				t.Errorf("put at %s: the file is of %s", at, in.ModTime)
+			}
+		}
+	}
+	if err := s.PutNewAt(bg, fmt.Sprint("x", ahead.UnixMilli()), nil, ahead); !errors.Is(err, ErrExist) {
+		t.Errorf("a taken name: %v", err)
 	}
 }
 

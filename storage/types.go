@@ -50,6 +50,8 @@ type Store interface {
 	Create(ctx context.Context, name string) (Writer, error)
 	// PutNew writes a whole object, durable on return, only if the name is free, else ErrExist.
 	PutNew(ctx context.Context, name string, b []byte) error
+	// PutNewAt is PutNew of an object whose modification time is at or after `at`, from the moment on that it is visible.
+	PutNewAt(ctx context.Context, name string, b []byte, at time.Time) error
 	// Replace writes a whole object over whatever had the name, atomically and durably.
 	Replace(ctx context.Context, name string, b []byte) error
 	// List gives the direct children of a folder in name order; a folder that is missing has none.

@@ -1,10 +1,12 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/lakesql/lakesql/storage"
 )
@@ -12,6 +14,7 @@ import (
 // Pending is an instant that was begun and is neither completed nor rolled back.
 type Pending struct {
 	Instant
+	Zone   *time.Location // of the table's timeline; nil: UTC
 	store  storage.Store
 	dir    string
 	marked map[string]bool // data files that Mark announced: object names
@@ -109,7 +112,13 @@ func (p *Pending) CompleteBytes(ctx context.Context, b []byte) error {
 			return fmt.Errorf("completing %s: no %s file: %w", p.Instant, state, ErrRolledBack)
 		}
 	}
-	if err := p.store.PutNew(ctx, p.object(p.dir, Completed), b); err != nil {
+	// In version 6 the modification time of this file is the instant's completion time, and Hudi 1.1 finds by it which logs belong to
+	// a base file of the instant: were it before the instant time, those logs would be lost to its readers.
+	var at time.Time
+	if t, err := ParseTime(p.Time, cmp.Or(p.Zone, time.UTC)); err == nil {
+		at = t
+	}
+	if err := p.store.PutNewAt(ctx, p.object(p.dir, Completed), b, at); err != nil {
 		if errors.Is(err, storage.ErrExist) {
 			err = fmt.Errorf("%w: %w", ErrConflict, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/twmb/avro"
@@ -293,6 +294,13 @@ func (c *cutStore) PutNew(ctx context.Context, name string, b []byte) error {
 		return err
 	}
 	return c.Store.PutNew(ctx, name, b)
+}
+
+func (c *cutStore) PutNewAt(ctx context.Context, name string, b []byte, at time.Time) error {
+	if err := c.write(); err != nil {
+		return err
+	}
+	return c.Store.PutNewAt(ctx, name, b, at)
 }
 
 func (c *cutStore) Remove(ctx context.Context, names ...string) error {

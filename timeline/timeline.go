@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lakesql/lakesql/storage"
 )
@@ -21,6 +22,7 @@ var ErrRolledBack = errors.New("timeline: instant was rolled back")
 type Timeline struct {
 	Instants []Instant // the most advanced state of each, by time, then action
 
+	lastEnd    time.Time                                     // when the last of the instants completed that write
 	start      storage.InstantTime                           // first write instant that is not kept by a savepoint; "" if there is none
 	completed  map[storage.InstantTime]bool                  // completed commits, delta commits and replace commits
 	pending    map[storage.InstantTime]bool                  // the others
@@ -55,6 +57,7 @@ type instantKey struct {
 
 func (t *Timeline) refresh(ctx context.Context, s storage.Store, dir string) (*Timeline, error) {
 	best := map[instantKey]Instant{}
+	var lastEnd time.Time
 	for info, err := range s.List(ctx, join(dir, metaFolder)) {
 		if err != nil {
 			return nil, err
@@ -75,13 +78,16 @@ func (t *Timeline) refresh(ctx context.Context, s storage.Store, dir string) (*T
 				return nil, &storage.CorruptError{Name: join(dir, metaFolder, info.Name), Offset: -1, Err: errors.New("completed commit is empty")}
 			}
 			in.Completed = FormatTime(info.ModTime.UTC())
+			if in.Action.writes() && info.ModTime.After(lastEnd) {
+				lastEnd = info.ModTime
+			}
 		}
 		key := instantKey{in.Time, in.Action.completed()}
 		if old, ok := best[key]; !ok || old.State < in.State {
 			best[key] = in
 		}
 	}
-	fresh := &Timeline{Instants: make([]Instant, 0, len(best))}
+	fresh := &Timeline{Instants: make([]Instant, 0, len(best)), lastEnd: lastEnd}
 	for _, in := range best {
 		fresh.Instants = append(fresh.Instants, in)
 	}
@@ -174,6 +180,11 @@ func (t *Timeline) Newest() storage.InstantTime {
 	}
 	return t.Instants[len(t.Instants)-1].Time
 }
+
+// LastEnd gives the time at which the last of the completed commits, delta commits and replace commits completed, by its file's time.
+// A new instant has to be later: Hudi 1.1 takes a log file for one over the newest base file whose instant time is not after the
+// completion of the instant that the log file names as its base.
+func (t *Timeline) LastEnd() time.Time { return t.lastEnd }
 
 // Get gives the instant of a time that writes data, in its most advanced state.
 func (t *Timeline) Get(it storage.InstantTime) (Instant, bool) {
