@@ -47,6 +47,9 @@ type TxOptions struct {
 	Isolation   Isolation
 	LockTimeout time.Duration // of each wait for a lock; default 50 s
 	Connection  uint32        // whose it is, for LockInfo and TxInfo
+	// Holder is another transaction of the same session, nil: none. Its locks of tables do not stand in this one's way:
+	// what LOCK TABLES locked stays locked over the transactions of a session.
+	Holder *Tx
 }
 
 // LockTimeoutDefault is the longest wait for a lock when TxOptions do not say.
