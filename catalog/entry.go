@@ -92,7 +92,7 @@ func (tx *Tx) remove(tt *txTable, ikey []byte, st *keyState) error {
 }
 
 // row decodes the row of an entry or of the hot tier.
-func (tt *txTable) row(p *packetRow) (storage.Row, error) { return tt.def.decodeRow(p.schema, p.row) }
+func (tt *tableView) row(p *packetRow) (storage.Row, error) { return tt.def.decodeRow(p.schema, p.row) }
 
 // free gives up the writes once they stand in a batch.
 func (tt *txTable) free() {
@@ -144,7 +144,7 @@ func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, e
 	if tt.seen != nil && string(tt.seenKey) == string(ikey) {
 		return tt.seen, nil // a row that is refused as a duplicate is often updated then
 	}
-	st, err := tx.snap.state(ctx, tt, ikey)
+	st, err := tx.snap.state(ctx, tt.tableView, ikey)
 	if err == nil {
 		tt.seen, tt.seenKey = st, append(tt.seenKey[:0], ikey...)
 	}
@@ -152,7 +152,7 @@ func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, e
 }
 
 // state looks a key up at the snapshot, by the transaction that tt belongs to.
-func (s *snapshot) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, error) {
+func (s *snapshot) state(ctx context.Context, tt *tableView, ikey []byte) (*keyState, error) {
 	st := &keyState{entry: -1}
 	d := tt.def
 	if len(d.indexes) > 0 || d.merge == storage.EventTime {
@@ -187,7 +187,7 @@ func (tx *Tx) load(ctx context.Context, tt *txTable, st *keyState) (err error) {
 		st.row, err = tt.row(st.packet)
 		return err
 	}
-	row, _, _, ok, err := tx.snap.coldRow(ctx, tt, st.loc)
+	row, _, _, ok, err := tx.snap.coldRow(ctx, tt.tableView, st.loc)
 	if err == nil && !ok {
 		err = fmt.Errorf("table %s: the index names key %s, which the files do not have", tt.def, st.key)
 	}
@@ -196,10 +196,10 @@ func (tx *Tx) load(ctx context.Context, tt *txTable, st *keyState) (err error) {
 }
 
 // mayBeHot tells whether the hot tier can hold anything that the files of tt do not.
-func (tt *txTable) mayBeHot() bool { return index.Seq(tt.t.lastSeq.Load()) > tt.cold.flushed }
+func (tt *tableView) mayBeHot() bool { return index.Seq(tt.t.lastSeq.Load()) > tt.cold.flushed }
 
 // find looks a key up in the hot tier and in the index of the files, by the rule that the newest write wins. With f nil the hot tier is not asked.
-func (s *snapshot) find(tt *txTable, f *index.RecentFinder, ikey []byte, st *keyState) error {
+func (s *snapshot) find(tt *tableView, f *index.RecentFinder, ikey []byte, st *keyState) error {
 	if f != nil {
 		rec, hot, err := f.Last(ikey, s.seq)
 		if err != nil || hot && rec.Delete {

@@ -52,14 +52,15 @@ func (tx *Tx) Lookup(ctx context.Context, t *Table, name string, ranges []KeyRan
 		point := x == nil && len(r.Low) == len(cols) && !r.LowOpen && !r.HighOpen && len(b.High) == len(b.Low)+1 && bytes.HasPrefix(b.High, b.Low)
 		bounds = append(bounds, keyBounds{b, point})
 	}
-	keys, all, err := tx.keysWithin(ctx, tt, x, bounds)
+	v := tt.tableView
+	keys, all, err := tx.keysWithin(tt, v, x, bounds)
 	if err != nil {
 		return failed(err)
 	}
 	if all {
 		return tx.Scan(ctx, t, o)
 	}
-	return tx.snap.held(ctx, tx.rows(ctx, tt, want, keys, o))
+	return v.s.held(ctx, tx.rows(ctx, tt, v, want, keys, o))
 }
 
 // keyBounds are bounds of index keys.
@@ -69,7 +70,7 @@ type keyBounds struct {
 }
 
 // keysWithin collects the index keys of rows whose values lie within the bounds; all: there are so many that a scan is cheaper.
-func (tx *Tx) keysWithin(ctx context.Context, tt *txTable, x *tableIndex, bounds []keyBounds) (keys []string, all bool, err error) {
+func (tx *Tx) keysWithin(tt *txTable, v *tableView, x *tableIndex, bounds []keyBounds) (keys []string, all bool, err error) {
 	seen := map[string]bool{}
 	add := func(k []byte) bool {
 		if !seen[string(k)] {
@@ -88,11 +89,11 @@ func (tx *Tx) keysWithin(ctx context.Context, tt *txTable, x *tableIndex, bounds
 			}
 			continue
 		}
-		if !tt.fresh {
+		if !v.fresh {
 			if x != nil {
-				err = tx.c.index.Secondary(tx.snap.p, tt.t.id, x.no, b.Bounds, add)
+				err = tx.c.index.Secondary(v.s.p, v.t.id, x.no, b.Bounds, add)
 			} else {
-				err = tx.primaryWithin(tt, b.Bounds, add)
+				err = v.primaryWithin(b.Bounds, add)
 			}
 			if err != nil {
 				return nil, false, err
@@ -108,8 +109,8 @@ func (tx *Tx) keysWithin(ctx context.Context, tt *txTable, x *tableIndex, bounds
 	return keys, false, nil
 }
 
-func (tx *Tx) primaryWithin(tt *txTable, b index.Bounds, add func([]byte) bool) error {
-	rec, err := tx.c.index.Recents(tx.snap.p, tt.t.id, b)
+func (v *tableView) primaryWithin(b index.Bounds, add func([]byte) bool) error {
+	rec, err := v.s.c.index.Recents(v.s.p, v.t.id, b)
 	if err != nil {
 		return err
 	}
@@ -119,14 +120,14 @@ func (tx *Tx) primaryWithin(tt *txTable, b index.Bounds, add func([]byte) bool) 
 			rec.Close()
 			return err
 		}
-		if r.Seq <= tx.snap.seq && !add(k) {
+		if r.Seq <= v.s.seq && !add(k) {
 			break
 		}
 	}
 	if err := rec.Close(); err != nil {
 		return err
 	}
-	loc, err := tx.c.index.Locations(tx.snap.p, tt.t.id, b)
+	loc, err := v.s.c.index.Locations(v.s.p, v.t.id, b)
 	if err != nil {
 		return err
 	}
@@ -184,7 +185,7 @@ func (tx *Tx) ownWithin(tt *txTable, x *tableIndex, b index.Bounds, add func([]b
 }
 
 // rows gives the rows of index keys: those of the transaction and of the hot tier one by one, those of files slice by slice.
-func (tx *Tx) rows(ctx context.Context, tt *txTable, want *storage.Schema, keys []string, o ScanOptions) iter.Seq2[storage.Batch, error] {
+func (tx *Tx) rows(ctx context.Context, tt *txTable, v *tableView, want *storage.Schema, keys []string, o ScanOptions) iter.Seq2[storage.Batch, error] {
 	return func(yield func(storage.Batch, error) bool) {
 		out := rowSink{def: tt.def, want: want, b: storage.NewBuilder(want), yield: yield}
 		type place struct {
@@ -212,9 +213,9 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, want *storage.Schema, keys 
 				_ = finder.Close()
 			}
 		}()
-		if !tt.fresh && tt.mayBeHot() {
+		if !v.fresh && v.mayBeHot() {
 			var err error
-			if finder, err = tx.c.index.FindRecents(tx.snap.p, tt.t.id); err != nil {
+			if finder, err = tx.c.index.FindRecents(v.s.p, v.t.id); err != nil {
 				yield(storage.Batch{}, err)
 				return
 			}
@@ -226,16 +227,16 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, want *storage.Schema, keys 
 				}
 				continue
 			}
-			if tt.fresh {
+			if v.fresh {
 				continue
 			}
 			var st keyState
-			if err := tx.snap.find(tt, finder, []byte(k), &st); err != nil {
+			if err := v.s.find(v, finder, []byte(k), &st); err != nil {
 				yield(storage.Batch{}, err)
 				return
 			}
 			if st.packet != nil && tt.def.merge == storage.EventTime { // something newer may have been adopted
-				row, key, part, ok, err := tx.snap.get(ctx, tt, []byte(k))
+				row, key, part, ok, err := v.s.get(ctx, v, []byte(k))
 				if err != nil {
 					yield(storage.Batch{}, err)
 					return
@@ -273,7 +274,7 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, want *storage.Schema, keys 
 				yield(storage.Batch{}, err)
 				return
 			}
-			fs, ok := tt.cold.view.Slice(part, id, "", nil)
+			fs, ok := v.cold.view.Slice(part, id, "", nil)
 			if !ok {
 				yield(storage.Batch{}, fmt.Errorf("table %s: the index names file group %s in partition %q, which has no files", tt.def, id, part))
 				return
@@ -287,7 +288,7 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, want *storage.Schema, keys 
 				}
 				names, hints = append(names, p.loc.Key), append(hints, hint)
 			}
-			b, err := tx.c.reader.LookupMany(ctx, tt.def.dir, fs, tt.def.scan(want, tt.cold.counts), names, hints)
+			b, err := tx.c.reader.LookupMany(ctx, tt.def.dir, fs, v.def.scan(want, v.cold.counts), names, hints)
 			if err != nil {
 				yield(storage.Batch{}, err)
 				return

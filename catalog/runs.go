@@ -123,7 +123,7 @@ func (h *hotCache) clear(total *atomic.Int64) {
 }
 
 // hotRuns gives the runs of the commits in (from, to]. With a limit in bytes above 0 it gives up at it: ok is false then.
-func (s *snapshot) hotRuns(tt *txTable, from, to index.Seq, limit int64) (runs []*hotRun, ok bool, err error) {
+func (s *snapshot) hotRuns(tt *tableView, from, to index.Seq, limit int64) (runs []*hotRun, ok bool, err error) {
 	t, c := tt.t, s.c
 	runs, whole, over := t.runs.take(from, to)
 	limited := limit > 0

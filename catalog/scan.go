@@ -61,7 +61,7 @@ func (d *tableDef) dropKey(part, key string) string {
 }
 
 // overlay gives the overlay of a table at the snapshot, nil if nothing of it is buffered.
-func (s *snapshot) overlay(tt *txTable) (*overlay, error) {
+func (s *snapshot) overlay(tt *tableView) (*overlay, error) {
 	if index.Seq(tt.t.lastSeq.Load()) <= tt.cold.flushed {
 		return nil, nil
 	}
@@ -97,7 +97,7 @@ func (s *snapshot) overlay(tt *txTable) (*overlay, error) {
 }
 
 // buildOverlay walks over the recent changes.
-func (s *snapshot) buildOverlay(tt *txTable, o *overlay) error {
+func (s *snapshot) buildOverlay(tt *tableView, o *overlay) error {
 	x := s.c.index
 	rec, err := x.Recents(s.p, tt.t.id, index.Bounds{})
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *snapshot) buildOverlay(tt *txTable, o *overlay) error {
 }
 
 // extendOverlay takes in the commits after a sequence.
-func (s *snapshot) extendOverlay(tt *txTable, o *overlay, after index.Seq) error {
+func (s *snapshot) extendOverlay(tt *tableView, o *overlay, after index.Seq) error {
 	drop := map[string]index.Seq{}
 	err := eachPacket(s.p, tt.t.id, after, s.seq, func(seq index.Seq, _ uint32, p packetRow) error {
 		loc, ok, err := s.c.index.Locate(s.p, tt.t.id, p.ikey)
@@ -160,7 +160,7 @@ func (s *snapshot) extendOverlay(tt *txTable, o *overlay, after index.Seq) error
 	return err
 }
 
-func (s *snapshot) outdated(tt *txTable, o *overlay, drop map[string]index.Seq, ikey string, loc index.Location, first, newest index.Seq) error {
+func (s *snapshot) outdated(tt *tableView, o *overlay, drop map[string]index.Seq, ikey string, loc index.Location, first, newest index.Seq) error {
 	part := ""
 	if tt.def.spec.PerPartition {
 		var err error
@@ -193,7 +193,7 @@ type ownRows struct {
 // scanState is a resolved scan of a table.
 type scanState struct {
 	s      *snapshot
-	tt     *txTable
+	tt     *tableView
 	want   *storage.Schema
 	slices []storage.FileSlice
 	counts func(storage.InstantTime) bool

@@ -52,7 +52,7 @@ func (s *snapshot) release() {
 func (s *snapshot) close() { s.once.Do(s.release) }
 
 // get finds a row by its index key: the hot tier first, then the files.
-func (s *snapshot) get(ctx context.Context, tt *txTable, ikey []byte) (row storage.Row, key, part string, ok bool, err error) {
+func (s *snapshot) get(ctx context.Context, tt *tableView, ikey []byte) (row storage.Row, key, part string, ok bool, err error) {
 	d := tt.def
 	rec, hot, err := s.c.index.LastRecent(s.p, tt.t.id, ikey, s.seq)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *snapshot) get(ctx context.Context, tt *txTable, ikey []byte) (row stora
 	return s.coldRow(ctx, tt, loc)
 }
 
-func (s *snapshot) coldRow(ctx context.Context, tt *txTable, loc index.Location) (row storage.Row, key, part string, ok bool, err error) {
+func (s *snapshot) coldRow(ctx context.Context, tt *tableView, loc index.Location) (row storage.Row, key, part string, ok bool, err error) {
 	part, id, err := s.c.index.Group(tt.t.id, loc.Group)
 	if err != nil {
 		return nil, "", "", false, err
@@ -283,7 +283,7 @@ func (tx *Tx) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[stora
 	if err != nil {
 		return failed(err)
 	}
-	return tx.scan(ctx, tt, o)
+	return tx.scan(ctx, tt, tt.tableView, o)
 }
 
 func asksMeta(columns []string) bool {
@@ -320,20 +320,20 @@ func (tx *Tx) settleMeta(ctx context.Context, t *Table) error {
 	return nil
 }
 
-func (tx *Tx) scan(ctx context.Context, tt *txTable, o ScanOptions) iter.Seq2[storage.Batch, error] {
+func (tx *Tx) scan(ctx context.Context, tt *txTable, v *tableView, o ScanOptions) iter.Seq2[storage.Batch, error] {
 	want, err := tt.def.wanted(o.Columns)
 	if err != nil {
 		return failed(err)
 	}
-	hot, err := tx.snap.overlay(tt)
+	hot, err := v.s.overlay(v)
 	if err != nil {
 		return failed(err)
 	}
-	st := &scanState{s: tx.snap, tt: tt, want: want, slices: tt.cold.newest(), counts: tt.cold.counts, hot: hot, own: tx.own(tt, o), ro: o.ReadOptimized}
+	st := &scanState{s: v.s, tt: v, want: want, slices: v.cold.newest(), counts: v.cold.counts, hot: hot, own: tx.own(tt, o), ro: o.ReadOptimized}
 	if st.ro {
 		st.hot, st.own = nil, ownRows{}
 	}
-	return tx.snap.held(ctx, st.run(ctx))
+	return v.s.held(ctx, st.run(ctx))
 }
 
 // own gives the transaction's newest write of each key that the scan may see. An entry does not change, and writes that follow
@@ -361,7 +361,7 @@ func (tx *Tx) own(tt *txTable, o ScanOptions) ownRows {
 
 // scanKeyed scans with the index key of each row; columns begin with record key and partition path.
 func (tx *Tx) scanKeyed(ctx context.Context, tt *txTable, columns []string, f func(ikey string, row storage.Row) error) error {
-	for b, err := range tx.scan(ctx, tt, ScanOptions{Columns: columns}) {
+	for b, err := range tx.scan(ctx, tt, tt.tableView, ScanOptions{Columns: columns}) {
 		if err != nil {
 			return err
 		}
@@ -435,7 +435,7 @@ func (s *Snapshot) Check(ctx context.Context, t *Table) error {
 	return err
 }
 
-func (s *Snapshot) table(ctx context.Context, t *Table) (*txTable, storage.InstantTime, index.Seq, error) {
+func (s *Snapshot) table(ctx context.Context, t *Table) (*tableView, storage.InstantTime, index.Seq, error) {
 	cold := s.s.colds[t.id]
 	d := t.def.Load()
 	if cold == nil || t.dropped.Load() {
@@ -463,7 +463,7 @@ func (s *Snapshot) table(ctx context.Context, t *Table) (*txTable, storage.Insta
 	if !d.spec.Attached && at.Before(earliest) {
 		return nil, "", 0, &TooEarlyError{Table: d.String(), At: at, Earliest: earliest}
 	}
-	return &txTable{t: t, def: d, cold: cold}, bound, min(seq, s.s.seq), nil
+	return &tableView{s: s.s, t: t, def: d, cold: cold}, bound, min(seq, s.s.seq), nil
 }
 
 // Scan gives the rows of the table at the snapshot's time: the instants at or before it, and every commit up to it that they do

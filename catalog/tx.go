@@ -37,12 +37,7 @@ type Mark int
 
 // txTable is a transaction's view of one table with its writes.
 type txTable struct {
-	t     *Table
-	def   *tableDef
-	cold  *coldState
-	fresh bool // the table had no row at the snapshot
-
-	overlay atomic.Pointer[overlay] // see snapshot.overlay
+	*tableView
 
 	entries []txEntry
 	last    map[string]int32    // index key → its newest entry
@@ -51,10 +46,32 @@ type txTable struct {
 	buf     []byte              // for encoding
 	byValue map[string][]string // keyless tables: encoded row → record keys, made by the first search of a statement
 	valueAt int                 // writes of the transaction that byValue reflects
+}
+
+// tableView is a table at a snapshot, with what reads of it found out.
+type tableView struct {
+	s     *snapshot
+	t     *Table
+	def   *tableDef
+	cold  *coldState
+	fresh bool // the table has no row
+
+	overlay atomic.Pointer[overlay] // see snapshot.overlay
 
 	finder  *index.RecentFinder // of the statement's writes, see Tx.Idle
-	seen    *keyState           // last key that was looked up at the snapshot
+	seen    *keyState           // last key that was looked up
 	seenKey []byte
+}
+
+// view gives a table at the snapshot, as the definition says; nil if the warehouse does not have it.
+func (s *snapshot) view(t *Table, d *tableDef) *tableView {
+	cold := s.colds[t.id]
+	if cold == nil { // made after the snapshot: a statement that names it began later than the transaction
+		if cold = s.c.cold(t.id); cold == nil {
+			return nil
+		}
+	}
+	return &tableView{s: s, t: t, def: d, cold: cold, fresh: t.lastSeq.Load() == 0 && len(cold.newest()) == 0}
 }
 
 func newTx(c *Catalog, s *snapshot, o TxOptions) *Tx {
@@ -80,14 +97,11 @@ func (tx *Tx) table(ctx context.Context, t *Table) (*txTable, error) {
 	if t.dropped.Load() {
 		return nil, fmt.Errorf("%w: table %s", ErrNotFound, t)
 	}
-	cold := tx.snap.colds[t.id]
-	if cold == nil { // made after the snapshot: a statement that names it began later than the transaction
-		if cold = tx.c.cold(t.id); cold == nil {
-			return nil, fmt.Errorf("%w: table %s", ErrNotFound, t)
-		}
+	v := tx.snap.view(t, t.def.Load())
+	if v == nil {
+		return nil, fmt.Errorf("%w: table %s", ErrNotFound, t)
 	}
-	tt := &txTable{t: t, def: t.def.Load(), cold: cold, last: map[string]int32{}}
-	tt.fresh = t.lastSeq.Load() == 0 && len(cold.newest()) == 0
+	tt := &txTable{tableView: v, last: map[string]int32{}}
 	tx.tabs[t.id] = tt
 	tx.order = append(tx.order, tt)
 	return tt, nil
@@ -481,7 +495,7 @@ func (tx *Tx) Rollback() {
 	tx.tabs, tx.order = nil, nil
 }
 
-func (tt *txTable) close() {
+func (tt *tableView) close() {
 	if tt.finder != nil {
 		_ = tt.finder.Close() // what went wrong was answered where it was used
 		tt.finder = nil
