@@ -98,15 +98,20 @@ type Builder struct {
 
 // NewBuilder gives a builder of batches of this schema.
 func NewBuilder(s *Schema) *Builder {
-	b := &Builder{schema: s}
+	b := &Builder{schema: s, vecs: make([]vector, len(s.Fields))}
 	b.reset()
 	return b
 }
 
+// reset begins anew in other memory: the old belongs to a batch. Texts get as much room as the last ones took.
 func (b *Builder) reset() {
-	b.vecs = make([]vector, len(b.schema.Fields))
 	for i := range b.vecs {
-		b.vecs[i].kind = b.schema.Fields[i].Type.Kind
+		v := vector{kind: b.schema.Fields[i].Type.Kind}
+		if n := len(b.vecs[i].data); n > 0 {
+			v.data = make([]byte, 0, n+n/16)
+		}
+		v.grow(b.vecs[i].n)
+		b.vecs[i] = v
 	}
 	b.rows = 0
 }

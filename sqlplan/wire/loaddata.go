@@ -15,6 +15,8 @@ import (
 	"github.com/dolthub/go-mysql-server/sql/plan"
 	"github.com/dolthub/go-mysql-server/sql/types"
 	"github.com/dolthub/vitess/go/mysql"
+
+	"github.com/lakesql/lakesql/sqlplan"
 )
 
 // installLoadData makes e read files of LOAD DATA with this package's reader.
@@ -35,6 +37,9 @@ func (b loadBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 	case *plan.LoadData:
 		return newLoadIter(ctx, n, b.metrics)
 	case *plan.InsertInto:
+		if it, err := newTypedLoad(ctx, n, b.metrics); err != nil || it != nil {
+			return it, err
+		}
 		if loadsPlainTable(n) {
 			rows, err := b.all.Build(ctx, n.Source, row)
 			if err != nil {
@@ -53,6 +58,9 @@ func (b loadBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 type loadState struct {
 	listed  int   // columns and variables in the statement's list; 0: no list
 	records int64 // lines read
+	// counted: replaced is exact; else it is guessed from the affected rows.
+	counted  bool
+	replaced int64
 }
 
 type loadStateKey struct{}
@@ -140,7 +148,7 @@ func newLoadIter(ctx *sql.Context, ld *plan.LoadData, m *Metrics) (*loadIter, er
 				name++
 				if dest >= 0 {
 					c.dest, c.destAt = ld.DestSch[dest], dest
-					c.convert = exactConverter(c.dest.Type)
+					c.convert = sqlplan.ExactText(c.dest.Type)
 					if ld.SetExprs != nil {
 						c.set = ld.SetExprs[dest]
 					}
@@ -230,20 +238,43 @@ func (it *loadIter) Next(ctx *sql.Context) (sql.Row, error) {
 	if it.line&255 == 0 && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	if more, err := it.next(ctx); err != nil {
+		return nil, err
+	} else if !more {
+		return nil, io.EOF
+	}
+	return it.row(ctx)
+}
+
+// next goes to the next line; false: there is none.
+func (it *loadIter) next(ctx *sql.Context) (bool, error) {
 	more, truncated := it.fields.nextLine()
 	if truncated && it.line > it.ld.IgnoreNum {
 		warn(ctx, mysql.NewSQLError(1262, "01000", "Row %d was truncated; it contained more data than there were input columns", it.line-it.ld.IgnoreNum))
 	}
 	if !more {
 		if it.fields.err != nil {
-			return nil, fmt.Errorf("reading the file of LOAD DATA: %w", it.fields.err)
+			return false, fmt.Errorf("reading the file of LOAD DATA: %w", it.fields.err)
 		}
-		return nil, io.EOF
+		return false, nil
 	}
 	it.line++
 	it.state.records++
 	it.metrics.LoadRowsTotal.Add(1)
-	return it.row(ctx)
+	return true, nil
+}
+
+// decoded gives the text of field i in UTF-8.
+func (it *loadIter) decoded(b []byte, i int) ([]byte, error) {
+	d, valid := it.decode(b)
+	if !valid {
+		return nil, mysql.NewSQLError(1366, "HY000", "Invalid %s character string in field %d of row %d", it.ld.Charset, i+1, it.line-it.ld.IgnoreNum)
+	}
+	return d, nil
+}
+
+func (it *loadIter) warnShort(ctx *sql.Context) {
+	warn(ctx, mysql.NewSQLError(1261, "01000", "Row %d doesn't contain data for all columns", it.line-it.ld.IgnoreNum))
 }
 
 func (it *loadIter) row(ctx *sql.Context) (sql.Row, error) {
@@ -255,10 +286,9 @@ func (it *loadIter) row(ctx *sql.Context) (sql.Row, error) {
 		c := &it.columns[i]
 		b, null, ok := it.fields.field()
 		if ok && it.decode != nil && !null {
-			if d, valid := it.decode(b); valid {
-				b = d
-			} else {
-				return nil, mysql.NewSQLError(1366, "HY000", "Invalid %s character string in field %d of row %d", it.ld.Charset, i+1, it.line-it.ld.IgnoreNum)
+			var err error
+			if b, err = it.decoded(b, i); err != nil {
+				return nil, err
 			}
 		}
 		if c.variable != "" {
@@ -291,7 +321,7 @@ func (it *loadIter) row(ctx *sql.Context) (sql.Row, error) {
 		row[c.at] = string(b)
 	}
 	if short {
-		warn(ctx, mysql.NewSQLError(1261, "01000", "Row %d doesn't contain data for all columns", it.line-it.ld.IgnoreNum))
+		it.warnShort(ctx)
 	}
 	for i := range it.columns {
 		c := &it.columns[i]
@@ -332,12 +362,16 @@ func (it *loadIter) inTableOrder(row sql.Row) sql.Row {
 }
 
 // loadInfo is the text that clients show after LOAD DATA.
-func loadInfo(records, affected int64, replace bool, warnings uint16) string {
-	skipped, deleted := records-affected, int64(0)
-	if replace {
-		skipped, deleted = 0, max(affected-records, 0)
+func loadInfo(st loadState, affected int64, replace bool, warnings uint16) string {
+	skipped, deleted := st.records-affected, int64(0)
+	switch {
+	case st.counted:
+		deleted = st.replaced
+		skipped = st.records - (affected - deleted)
+	case replace:
+		skipped, deleted = 0, max(affected-st.records, 0)
 	}
-	return fmt.Sprintf("Records: %d  Deleted: %d  Skipped: %d  Warnings: %d", records, deleted, max(skipped, 0), warnings)
+	return fmt.Sprintf("Records: %d  Deleted: %d  Skipped: %d  Warnings: %d", st.records, deleted, max(skipped, 0), warnings)
 }
 
 func (it *loadIter) Close(*sql.Context) error {

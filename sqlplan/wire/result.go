@@ -61,7 +61,7 @@ func (h *handler) answer(ctx *sql.Context, c *mysql.Conn, st *statement, schema 
 			return err
 		}
 		if loads && r.Info == "" {
-			r.Info = loadInfo(st.load.records, int64(r.RowsAffected), ld.IgnoreOrReplace == sqlparser.ReplaceStr, ctx.WarningCount())
+			r.Info = loadInfo(st.load, int64(r.RowsAffected), ld.IgnoreOrReplace == sqlparser.ReplaceStr, ctx.WarningCount())
 		}
 		if r.Info != "" {
 			if len(r.Info) > 250 {

@@ -1,0 +1,280 @@
+package sqlplan
+
+import (
+	"errors"
+
+	"github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/plan"
+
+	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/storage"
+)
+
+// Duplicates says what becomes of a row whose key or UNIQUE value is taken.
+type Duplicates uint8
+
+const (
+	DuplicatesFail    Duplicates = iota // error 1062
+	DuplicatesIgnore                    // the row is left out
+	DuplicatesReplace                   // the row that is there goes
+)
+
+// Loader adds the rows of one statement to a table by column: values go from text into the columns of a storage.Batch, with
+// no row of the front end in between. It looks at nothing but types and keys: triggers, constraints, defaults and generated
+// columns are its user's matter. A row is added by one value for each LoaderColumn and EndRow.
+// A Loader belongs to the goroutine of its statement.
+type Loader struct {
+	// OnDuplicate is told of each row that was left out, by the front end's error for it; nil: nobody asks.
+	OnDuplicate func(err error)
+
+	ed      *editor
+	mode    Duplicates
+	b       *storage.Builder
+	columns []*LoaderColumn // by the columns of the table; nil: VIRTUAL
+	width   int
+	bytes   int64 // of text in b
+	row     storage.Row
+	counts  LoadCounts
+	failed  error
+	closed  bool
+
+	generates bool   // zero stands for the next AUTO_INCREMENT value
+	firstID   uint64 // first value that was generated, 0: none
+}
+
+// LoadCounts are the rows that a Loader was given.
+type LoadCounts struct {
+	Added    int64 // rows that the table took
+	Ignored  int64 // rows that were left out
+	Replaced int64 // rows that went for others
+}
+
+// LoaderColumn takes the values of one column.
+type LoaderColumn struct {
+	l     *Loader
+	dst   storage.Column
+	field int // in the table schema
+	codec *columnCodec
+	exact func([]byte) bool
+	auto  bool
+}
+
+const (
+	loaderBatchBytes = 8 << 20 // of text: a batch that has them is handed on though it has few rows
+)
+
+// NewLoader begins to load the table into which an INSERT goes. It gives nil if that is no table of ours, or one whose rows
+// have to come one at a time: it has VIRTUAL columns or event times, or the statement names meta columns.
+func NewLoader(ctx *sql.Context, destination sql.Node, mode Duplicates) (*Loader, error) {
+	t, err := plan.GetInsertable(destination)
+	if err != nil {
+		return nil, nil // the front end says so itself
+	}
+	own, ok := sql.GetUnderlyingTable(t).(*ownTable)
+	if !ok || len(own.schema) != own.def.codec.width || own.def.ordering >= 0 || own.projection != nil || own.def.pk.Schema.HasVirtualColumns() {
+		return nil, nil
+	}
+	e := own.editor(ctx)
+	e.inserting, e.replacing = true, mode == DuplicatesReplace
+	if err := e.begin(ctx); err != nil {
+		return nil, err
+	}
+	if len(e.codec.cols) != len(own.def.spec.Schema.Fields) {
+		// There are fields without a column, which another engine added.
+		return nil, e.Close(ctx)
+	}
+	l := &Loader{ed: e, mode: mode, b: storage.NewBuilder(own.def.spec.Schema), width: len(own.schema)}
+	l.generates = !sql.LoadSqlMode(ctx).ModeEnabled(sql.NoAutoValueOnZero)
+	l.columns = make([]*LoaderColumn, l.width)
+	for i := range e.codec.cols {
+		c := &e.codec.cols[i]
+		lc := &LoaderColumn{l: l, dst: l.b.Column(c.field), field: c.field, codec: c.codec, auto: c.column == own.def.auto}
+		lc.exact = exactWriter(c.codec, lc.dst)
+		l.columns[c.column] = lc
+	}
+	return l, nil
+}
+
+// Column gives the column at a place in the table.
+func (l *Loader) Column(i int) *LoaderColumn { return l.columns[i] }
+
+// Text adds a value given as text. It answers false, and has added nothing, if the text is not exactly a value of the
+// column: then the front end's conversion makes one for Value.
+func (c *LoaderColumn) Text(b []byte) bool {
+	if c.exact == nil || c.auto && (len(b) == 0 || b[0] < '1' || b[0] > '9') {
+		return false
+	}
+	c.l.bytes += int64(len(b))
+	return c.exact(b)
+}
+
+// Null adds NULL. The caller has seen to it that the column takes it, or that it is AUTO_INCREMENT, whose next value is added.
+func (c *LoaderColumn) Null(ctx *sql.Context) error {
+	if c.auto {
+		return c.generate(ctx)
+	}
+	c.dst.Null()
+	return nil
+}
+
+// Value adds a value of the column's MySQL type; in an AUTO_INCREMENT column the next one for zero.
+func (c *LoaderColumn) Value(ctx *sql.Context, v any) error {
+	if v == nil {
+		return c.Null(ctx)
+	}
+	if c.auto && c.l.generates {
+		if cmp, err := c.codec.typ.Compare(ctx, v, c.codec.typ.Zero()); err == nil && cmp == 0 {
+			return c.generate(ctx)
+		}
+	}
+	x, err := c.codec.toStorage(v)
+	if err != nil {
+		return mysqlError(err)
+	}
+	switch x := x.(type) {
+	case string:
+		c.l.bytes += int64(len(x))
+	case []byte:
+		c.l.bytes += int64(len(x))
+	}
+	return mysqlError(c.dst.Value(x))
+}
+
+func (c *LoaderColumn) generate(ctx *sql.Context) error {
+	t := c.l.ed.table
+	n, err := t.GetNextAutoIncrementValue(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if c.l.firstID == 0 {
+		c.l.firstID = n
+	}
+	x, err := c.codec.toStorage(n)
+	if err != nil {
+		return mysqlError(err)
+	}
+	return mysqlError(c.dst.Value(x))
+}
+
+// Filled tells whether the row that is being added has its value of the column.
+func (c *LoaderColumn) Filled() bool { return c.dst.Len() > c.l.b.Len() }
+
+// Last is the front end's value of what was added last.
+func (c *LoaderColumn) Last() (any, error) {
+	v, err := c.codec.fromValue(c.dst.Last())
+	return v, mysqlError(err)
+}
+
+// EndRow adds the row whose columns have their values.
+func (l *Loader) EndRow(ctx *sql.Context) error {
+	l.b.EndRow()
+	if l.b.Len() < storage.BatchRows && l.bytes < loaderBatchBytes {
+		return nil
+	}
+	return l.flush(ctx)
+}
+
+// UndoRow drops the values that were added since the last row.
+func (l *Loader) UndoRow() { l.b.UndoRow() }
+
+// flush hands on the rows collected.
+func (l *Loader) flush(ctx *sql.Context) error {
+	if l.b.Len() == 0 {
+		return nil
+	}
+	batch := l.b.Batch()
+	l.bytes = 0
+	return l.insert(ctx, batch)
+}
+
+// insert adds the rows of a batch to the transaction one by one.
+func (l *Loader) insert(ctx *sql.Context, batch storage.Batch) error {
+	e := l.ed
+	t := e.table.t
+	for i := range batch.Rows {
+		if i&1023 == 0 && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		l.row = batch.Row(i, l.row)
+		for {
+			err := e.tx.Insert(ctx, t, l.row)
+			if err == nil {
+				l.counts.Added++
+				if err := l.note(ctx, l.row); err != nil {
+					return err
+				}
+				break
+			}
+			var dup *catalog.DuplicateKeyError
+			if l.mode == DuplicatesFail || !errors.As(err, &dup) {
+				return e.changed(ctx, err)
+			}
+			if l.mode == DuplicatesIgnore {
+				l.counts.Ignored++
+				if l.OnDuplicate != nil {
+					l.OnDuplicate(e.changed(ctx, err))
+				}
+				break
+			}
+			if err := e.tx.Delete(ctx, t, dup.Existing); err != nil {
+				return mysqlError(err)
+			}
+			l.counts.Replaced++
+		}
+	}
+	return nil
+}
+
+// note raises the AUTO_INCREMENT counter above the value of a row that the table took.
+func (l *Loader) note(ctx *sql.Context, row storage.Row) error {
+	i := l.ed.table.def.auto
+	if i < 0 {
+		return nil
+	}
+	c := l.columns[i]
+	v, err := c.codec.fromValue(row[c.field])
+	if err != nil {
+		return mysqlError(err)
+	}
+	r := make(sql.Row, i+1)
+	r[i] = v
+	return l.ed.noteNumber(ctx, r)
+}
+
+// Finish adds what waits and ends the load.
+func (l *Loader) Finish(ctx *sql.Context) (LoadCounts, error) {
+	err := l.flush(ctx)
+	if err == nil {
+		err = l.ed.StatementComplete(ctx)
+	}
+	if err != nil {
+		return l.counts, err
+	}
+	if l.firstID != 0 {
+		ctx.GetLastQueryInfo().LastInsertId.Store(int64(l.firstID))
+	}
+	return l.counts, l.close(ctx)
+}
+
+// FirstID is the first AUTO_INCREMENT value that was generated, 0 if none was.
+func (l *Loader) FirstID() uint64 { return l.firstID }
+
+// Abort takes back what was added, because of an error. After Finish without an error it does nothing.
+func (l *Loader) Abort(ctx *sql.Context, cause error) error {
+	if l.closed {
+		return nil
+	}
+	err := l.ed.DiscardChanges(ctx, cause)
+	if cerr := l.close(ctx); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func (l *Loader) close(ctx *sql.Context) error {
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	return l.ed.Close(ctx)
+}
