@@ -21,6 +21,9 @@ const (
 // Bulk loads many rows into a table, in batches. Exactly one of Finish and Abort ends it; after an error of Append only Abort is
 // left. Between BulkInsert and its end nothing else of the transaction may write.
 type Bulk struct {
+	// OnIgnored is told of rows that DuplicateIgnore leaves out, by the goroutine that calls Append or Finish; nil: nobody asks.
+	OnIgnored func(*DuplicateKeyError)
+
 	tx   *Tx
 	ctx  context.Context
 	t    *Table
@@ -71,6 +74,9 @@ func (b *Bulk) add(row storage.Row) error {
 		}
 		if b.mode == DuplicateIgnore {
 			b.res.Ignored++
+			if b.OnIgnored != nil {
+				b.OnIgnored(dup)
+			}
 			return nil
 		}
 		if err := b.tx.Delete(b.ctx, b.t, dup.Existing); err != nil {
