@@ -558,8 +558,10 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 		c.clock.raise(index.Seq(at.UnixMicro()))
 	}
 	c.clock.raise(max(r.Flushed, r.Created, r.Dropped, r.Last))
+	t.drawn = r.Flushed
 	if t.intent != nil {
 		c.clock.raise(t.intent.Cut)
+		t.drawn = max(t.drawn, t.intent.Cut)
 	}
 	if err := t.evolved(ctx, tl); err != nil {
 		return nil, fmt.Errorf("table %s: %w", d, err)

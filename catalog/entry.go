@@ -2,8 +2,11 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"unsafe"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/lakesql/lakesql/index"
 	"github.com/lakesql/lakesql/storage"
@@ -15,8 +18,16 @@ type txEntry struct {
 	op     int32  // number of the write in the transaction
 	prev   int32  // entry of the same key before, -1
 	packet []byte // packetRow
-	was    []byte // Avro of the row at the snapshot, in tables with secondary indexes
+	was    []byte // Avro of the row at the snapshot; may be nil if hot is set
 	had    bool   // the key had a row at the snapshot
+	hot    bool   // it stood in the journal, at from
+	from   packetPlace
+}
+
+// packetPlace is where a packet row stands in the journal of its table.
+type packetPlace struct {
+	seq index.Seq
+	ord uint32
 }
 
 func (e *txEntry) del() bool   { return e.packet[0]&packetDelete != 0 }
@@ -54,7 +65,15 @@ type write struct {
 	had    bool // the key had a row at the snapshot
 	oldKey string
 	was    []byte
+	hot    bool
+	from   packetPlace
 	again  bool // the key had been deleted
+}
+
+// onto has a write replace what a transaction sees of its key.
+func (w write) onto(st *keyState) write {
+	w.had, w.oldKey, w.was, w.hot, w.from = st.had, st.oldKey, st.was, st.hot, st.from
+	return w
 }
 
 // add encodes a write and notes it.
@@ -71,7 +90,7 @@ func (tx *Tx) add(tt *txTable, w write) error {
 		}
 	}
 	tt.buf = buf
-	e := txEntry{op: int32(tx.ops), prev: -1, packet: tt.mem.keep(buf), had: w.had}
+	e := txEntry{op: int32(tx.ops), prev: -1, packet: tt.mem.keep(buf), had: w.had, hot: w.hot, from: w.from}
 	if w.was != nil {
 		e.was = tt.mem.keep(w.was)
 	}
@@ -88,7 +107,48 @@ func (tx *Tx) add(tt *txTable, w write) error {
 }
 
 func (tx *Tx) remove(tt *txTable, ikey []byte, st *keyState) error {
-	return tx.add(tt, write{ikey: ikey, key: st.key, part: st.part, had: st.had, oldKey: st.oldKey, was: st.was})
+	return tx.add(tt, write{ikey: ikey, key: st.key, part: st.part}.onto(st))
+}
+
+// image notes the row that a key has at the snapshot, which the journal keeps beside the one that replaces it.
+func (tt *txTable) image(st *keyState, row storage.Row) (err error) {
+	if st.had && st.entry < 0 && st.was == nil && !st.hot {
+		if st.was, err = storage.EncodeRow(tt.def.spec.Schema, row, nil); err != nil {
+			err = fmt.Errorf("row of %s: %w", tt.def, err)
+		}
+	}
+	return err
+}
+
+// before gives the row before a commit as the journal keeps it, nil if a packet row after `since` has it already. Not known: the
+// journal has given it up.
+func (e *txEntry) before(tt *txTable, since index.Seq, journals ...pebble.Reader) (row []byte, known bool, err error) {
+	switch {
+	case !e.had || e.hot && e.from.seq > since:
+		return nil, true, nil
+	case e.was != nil:
+		return e.was, true, nil
+	case !e.hot:
+		return nil, false, nil
+	}
+	var p packetRow
+	for _, r := range journals {
+		if p, err = readPacket(r, tt.t.id, e.from.seq, e.from.ord); !errors.Is(err, pebble.ErrNotFound) {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return nil, false, nil
+	case err != nil || p.schema == len(tt.def.schemas)-1:
+		return p.row, true, err
+	}
+	decoded, err := tt.row(&p)
+	if err != nil {
+		return nil, false, err
+	}
+	row, err = storage.EncodeRow(tt.def.spec.Schema, decoded, nil)
+	return row, true, err
 }
 
 // row decodes the row of an entry or of the hot tier.
@@ -124,7 +184,9 @@ type keyState struct {
 	entry  int32  // newest entry of the transaction, -1
 	had    bool   // a row at the snapshot
 	oldKey string // its record key text
-	was    []byte // Avro of that row, in tables with secondary indexes
+	was    []byte // Avro of that row, in tables with secondary indexes, and once image has it
+	hot    bool   // that row stands in the journal, at from
+	from   packetPlace
 
 	row    storage.Row    // see load
 	packet *packetRow     // the row as it stands in the transaction or in the hot tier
@@ -136,7 +198,7 @@ func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, e
 	if n, ok := tt.last[string(ikey)]; ok {
 		e := &tt.entries[n]
 		p := e.decoded()
-		return &keyState{exists: !p.del, key: p.key, part: p.part, entry: n, had: e.had, oldKey: e.oldKey(&p), was: e.was, packet: &p}, nil
+		return &keyState{exists: !p.del, key: p.key, part: p.part, entry: n, had: e.had, oldKey: e.oldKey(&p), was: e.was, hot: e.hot, from: e.from, packet: &p}, nil
 	}
 	if tt.fresh {
 		return &keyState{entry: -1}, nil
@@ -156,7 +218,7 @@ func (s *snapshot) state(ctx context.Context, tt *tableView, ikey []byte) (*keyS
 	st := &keyState{entry: -1}
 	d := tt.def
 	if len(d.indexes) > 0 || d.merge == storage.EventTime {
-		row, key, part, ok, err := s.get(ctx, tt, ikey)
+		row, key, part, ok, err := s.getFrom(ctx, tt, ikey, st)
 		if err != nil || !ok {
 			return st, err
 		}
@@ -211,6 +273,7 @@ func (s *snapshot) find(tt *tableView, f *index.RecentFinder, ikey []byte, st *k
 				return err
 			}
 			st.exists, st.had, st.key, st.oldKey, st.part, st.packet = true, true, p.key, p.key, p.part, &p
+			st.hot, st.from = true, packetPlace{rec.Seq, rec.Ord}
 			return nil
 		}
 	}

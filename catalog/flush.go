@@ -230,7 +230,7 @@ func (c *Catalog) cutOff(above time.Time, tables []*Table, whole bool) (at time.
 	at, cut = c.clock.instant(above)
 	for _, t := range tables {
 		bufs = append(bufs, t.buf)
-		t.flushing, t.buf = t.buf.oldest, buffered{}
+		t.flushing, t.buf, t.drawn = t.buf.oldest, buffered{}, cut
 	}
 	return at, cut, bufs, true
 }

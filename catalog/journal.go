@@ -45,9 +45,16 @@ func journalKey(seq index.Seq) []byte {
 }
 
 func packetKey(t index.TableID, seq index.Seq, ord uint32) []byte {
-	k := binary.BigEndian.AppendUint32(append(make([]byte, 0, 17), prefixPacket), uint32(t))
-	k = binary.BigEndian.AppendUint64(k, uint64(seq))
-	return binary.BigEndian.AppendUint32(k, ord)
+	k := make([]byte, 17)
+	putPacketKey(k, t, seq, ord)
+	return k
+}
+
+func putPacketKey(k []byte, t index.TableID, seq index.Seq, ord uint32) {
+	k[0] = prefixPacket
+	binary.BigEndian.PutUint32(k[1:], uint32(t))
+	binary.BigEndian.PutUint64(k[5:], uint64(seq))
+	binary.BigEndian.PutUint32(k[13:], ord)
 }
 
 func ownKey(t index.TableID, it storage.InstantTime) []byte {
@@ -99,9 +106,12 @@ func decodeCommit(b []byte) (*commitRecord, error) {
 	return r, nil
 }
 
-// packetRow is one changed row of a commit: the last state that the commit gave a key.
+// packetRow is one changed row of a commit: the last state that the commit gave a key, and with packetBefore the one before.
 //
 //	flags <1b> | schema version <uvarint> | index key, record key, partition path, cold key <uvarint length, bytes> | row (Avro)
+//	| row before (Avro, of the same schema version) | its length <4b>
+//
+// Commits of releases before 0.2 lack packetKnown: they do not tell what was before.
 type packetRow struct {
 	del     bool
 	again   bool   // the key was deleted before it was written again
@@ -111,13 +121,59 @@ type packetRow struct {
 	part    string // partition path
 	coldKey string // record key text that the cold row of the same index key has, if it is another one
 	row     []byte // Avro; empty for a delete
+
+	known  bool   // had and before say what was before the commit
+	had    bool   // there was a row
+	before []byte // Avro of it; nil if an earlier commit of the same flush made it
 }
 
 const (
 	packetDelete  = 1
 	packetAgain   = 2
 	packetColdKey = 4
+	packetKnown   = 8
+	packetHad     = 16
+	packetBefore  = 32
 )
+
+const beforeLength = 4 // bytes of the length of a row before
+
+// setPacket writes an encoded packet row with the row before the commit, nil if the journal has it.
+func setPacket(b *pebble.Batch, t index.TableID, seq index.Seq, ord uint32, packet []byte, known, had bool, before []byte) error {
+	n := len(packet)
+	if before != nil {
+		n += len(before) + beforeLength
+	}
+	const keyLength = 17
+	op := b.SetDeferred(keyLength, n)
+	putPacketKey(op.Key, t, seq, ord)
+	rest := op.Value[copy(op.Value, packet):]
+	if known {
+		op.Value[0] |= packetKnown
+	}
+	if had {
+		op.Value[0] |= packetHad
+	}
+	if before != nil {
+		op.Value[0] |= packetBefore
+		binary.BigEndian.PutUint32(rest[copy(rest, before):], uint32(len(before)))
+	}
+	return op.Finish()
+}
+
+// barePacket gives a packet row without the row before; it is made in dst if there is one.
+func barePacket(dst *arena, b []byte) []byte {
+	if len(b) < 1+beforeLength || b[0]&packetBefore == 0 {
+		return dst.keep(b)
+	}
+	n := int64(len(b)) - beforeLength
+	if n -= int64(binary.BigEndian.Uint32(b[n:])); n < 1 {
+		return dst.keep(b) // viewPacket finds the damage
+	}
+	out := dst.keep(b[:n])
+	out[0] &^= packetBefore
+	return out
+}
 
 func (p *packetRow) append(dst []byte) []byte {
 	var flags byte
@@ -159,14 +215,22 @@ func decodePacket(b []byte) (packetRow, error) {
 	return p, err
 }
 
-// viewPacket is decodePacket of bytes that do not change any more: the texts point into b as well.
+// viewPacket is decodePacket of bytes that do not change any more: the texts point into b as well. The row before always does.
 func viewPacket(b []byte) (packetRow, error) {
 	if len(b) == 0 {
 		return packetRow{}, errJournal
 	}
 	flags := b[0]
+	p := packetRow{del: flags&packetDelete != 0, again: flags&packetAgain != 0, known: flags&packetKnown != 0, had: flags&packetHad != 0}
+	if flags&packetBefore != 0 {
+		n := int64(len(b)) - beforeLength
+		if n < 1 || n-int64(binary.BigEndian.Uint32(b[n:])) < 1 {
+			return packetRow{}, errJournal
+		}
+		from := n - int64(binary.BigEndian.Uint32(b[n:]))
+		p.before, b = b[from:n:n], b[:from]
+	}
 	d := decoder{b: b[1:]}
-	p := packetRow{del: flags&packetDelete != 0, again: flags&packetAgain != 0}
 	p.schema = int(d.uvarint())
 	p.ikey = d.bytes()
 	p.key = textView(d.bytes())

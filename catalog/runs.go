@@ -151,7 +151,7 @@ func (s *snapshot) hotRuns(tt *tableView, from, to index.Seq, limit int64) (runs
 		if n := len(next.rows); n >= runRows && next.rows[n-1].seq != seq { // times between are read without what came after them
 			done(next.rows[n-1].seq)
 		}
-		r := hotRow{packet: mem.keep(raw), seq: seq}
+		r := hotRow{packet: barePacket(&mem, raw), seq: seq}
 		p, err := viewPacket(r.packet)
 		if err != nil {
 			return err

@@ -53,6 +53,11 @@ func (s *snapshot) close() { s.once.Do(s.release) }
 
 // get finds a row by its index key: the hot tier first, then the files.
 func (s *snapshot) get(ctx context.Context, tt *tableView, ikey []byte) (row storage.Row, key, part string, ok bool, err error) {
+	return s.getFrom(ctx, tt, ikey, &keyState{})
+}
+
+// getFrom is get that notes in st if the row stands in the journal.
+func (s *snapshot) getFrom(ctx context.Context, tt *tableView, ikey []byte, st *keyState) (row storage.Row, key, part string, ok bool, err error) {
 	d := tt.def
 	rec, hot, err := s.c.index.LastRecent(s.p, tt.t.id, ikey, s.seq)
 	if err != nil {
@@ -73,6 +78,7 @@ func (s *snapshot) get(ctx context.Context, tt *tableView, ikey []byte) (row sto
 		if row, err = d.decodeRow(p.schema, p.row); err != nil {
 			return nil, "", "", false, err
 		}
+		st.hot, st.from = true, packetPlace{rec.Seq, rec.Ord}
 		if !cold || loc.Seq <= rec.Seq || d.merge != storage.EventTime || d.ordering < 0 {
 			return row, p.key, p.part, true, nil
 		}
@@ -81,6 +87,7 @@ func (s *snapshot) get(ctx context.Context, tt *tableView, ikey []byte) (row sto
 		if err != nil || !ok || compareOrdering(crow[d.ordering], row[d.ordering]) <= 0 {
 			return row, p.key, p.part, true, err
 		}
+		st.hot = false
 		return crow, ckey, cpart, true, nil
 	}
 	if !cold {

@@ -47,6 +47,7 @@ type Table struct {
 
 	buf      buffered  // guarded by c.commitMu
 	flushing time.Time // guarded by c.commitMu: commit time of the first row that a flush took out of buf; zero: none
+	drawn    index.Seq // guarded by c.commitMu: cut of the last flush, also of one that failed
 
 	intent *intent     // guarded by slices: a flush that was begun and not settled
 	record tableRecord // guarded by c.commitMu: what the hot tier has of the table

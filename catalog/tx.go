@@ -214,7 +214,7 @@ func (tx *Tx) Insert(ctx context.Context, t *Table, row storage.Row) error {
 	if err := tx.checkUnique(ctx, tt, ikey, nil, row); err != nil {
 		return err
 	}
-	if err := tx.add(tt, write{ikey: ikey, row: row, key: key, part: part, had: st.had, oldKey: st.oldKey, was: st.was, again: st.entry >= 0 && st.had}); err != nil {
+	if err := tx.add(tt, write{ikey: ikey, row: row, key: key, part: part, again: st.entry >= 0 && st.had}.onto(st)); err != nil {
 		return err
 	}
 	return tx.noteValue(tt, ikey, row)
@@ -279,10 +279,13 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 		if err != nil {
 			return err
 		}
+		if err := tt.image(was, old); err != nil {
+			return err
+		}
 		if err := tx.remove(tt, oldKey, was); err != nil {
 			return err
 		}
-		return tx.add(tt, write{ikey: ikey, row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey, was: st.was, again: st.entry >= 0 && st.had})
+		return tx.add(tt, write{ikey: ikey, row: row, key: d.recordKey(row), part: part, again: st.entry >= 0 && st.had}.onto(st))
 	}
 	if st.exists && d.merge == storage.EventTime && d.ordering >= 0 {
 		if err := tx.load(ctx, tt, st); err != nil {
@@ -295,7 +298,10 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 	if err := tx.checkUnique(ctx, tt, ikey, ikey, row); err != nil {
 		return err
 	}
-	w := write{ikey: ikey, row: row, key: d.recordKey(row), part: part, had: st.had, oldKey: st.oldKey, was: st.was}
+	if err := tt.image(st, old); err != nil {
+		return err
+	}
+	w := write{ikey: ikey, row: row, key: d.recordKey(row), part: part}.onto(st)
 	if st.entry >= 0 {
 		w.again = tt.entries[st.entry].again()
 	}
@@ -318,6 +324,9 @@ func (tx *Tx) Delete(ctx context.Context, t *Table, old storage.Row) error {
 	}
 	st, err := tx.state(ctx, tt, ikey)
 	if err != nil || !st.exists {
+		return err
+	}
+	if err := tt.image(st, old); err != nil {
 		return err
 	}
 	return tx.remove(tt, ikey, st)
@@ -466,6 +475,9 @@ func (tx *Tx) updateByValue(ctx context.Context, tt *txTable, old, row storage.R
 	if err := tx.checkUnique(ctx, tt, ikey, ikey, row); err != nil {
 		return err
 	}
+	if err := tt.image(st, old); err != nil {
+		return err
+	}
 	part := tt.def.partitionPath(row)
 	if tt.def.spec.PerPartition && part != st.part {
 		if err := tx.remove(tt, ikey, st); err != nil {
@@ -474,7 +486,7 @@ func (tx *Tx) updateByValue(ctx context.Context, tt *txTable, old, row storage.R
 		st = &keyState{entry: -1, key: tx.c.generateKey()}
 		ikey = tt.def.textKey(st.key, part)
 	}
-	if err := tx.add(tt, write{ikey: ikey, row: row, key: st.key, part: part, had: st.had, oldKey: st.oldKey, was: st.was}); err != nil {
+	if err := tx.add(tt, write{ikey: ikey, row: row, key: st.key, part: part}.onto(st)); err != nil {
 		return err
 	}
 	return tx.noteValue(tt, ikey, row)
@@ -581,7 +593,7 @@ func (tx *Tx) decide(ctx context.Context) error {
 	}
 	var size int64
 	for i := range changes {
-		size += int64(len(changes[i].e.packet))
+		size += int64(len(changes[i].e.packet) + len(changes[i].e.was))
 	}
 	if err := tx.c.room(2 * size); err != nil {
 		return err
@@ -677,7 +689,7 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 	size := 256
 	for i := range changes {
 		e := changes[i].e
-		size += len(e.packet) + len(e.ikey()) + 64 // the keys of both entries
+		size += len(e.packet) + len(e.was) + len(e.ikey()) + 64 // the keys of both entries
 	}
 	b := c.db.NewBatchWithSize(size)
 	c.commitMu.Lock()
@@ -717,15 +729,16 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 		}
 		ord := uint32(ct.rows)
 		ct.rows++
-		ct.bytes += uint64(len(ch.e.packet))
+		before, known, ferr := ch.e.before(ch.tt, ch.tt.t.drawn, tx.snap.p, c.db)
+		ct.bytes += uint64(len(ch.e.packet) + len(before))
 		switch {
 		case ch.e.del():
 			grown[ch.tt.t]--
 		case !ch.e.had:
 			grown[ch.tt.t]++
 		}
-		err = firstError(err,
-			b.Set(packetKey(ch.tt.t.id, seq, ord), ch.e.packet, nil),
+		err = firstError(err, ferr,
+			setPacket(b, ch.tt.t.id, seq, ord, ch.e.packet, known, ch.e.had, before),
 			c.index.PutRecent(b, ch.tt.t.id, ch.e.ikey(), index.Recent{Seq: seq, Ord: ord, Delete: ch.e.del()}),
 			c.putSecondary(b, ch.tt, ch.e))
 	}
