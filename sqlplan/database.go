@@ -68,7 +68,11 @@ func (d *database) table(ctx *sql.Context, name string) (*table, error) {
 	if !ok {
 		return nil, nil
 	}
-	return newTable(ctx, d, d.engine.catalog, t, false)
+	out, err := newTable(ctx, d, d.engine.catalog, t, false)
+	if err == nil {
+		out.lock = s.takeLock(name)
+	}
+	return out, err
 }
 
 func (d *database) GetTableNames(ctx *sql.Context) ([]string, error) {

@@ -20,6 +20,7 @@ type editor struct {
 	tx        *catalog.Tx
 	inserting bool // adds rows: INSERT and REPLACE
 	replacing bool
+	reading   reading // of an editor by which foreign keys look rows up
 
 	began bool
 	mark  catalog.Mark // the statement's beginning, or the row's in a statement with IGNORE
@@ -123,7 +124,9 @@ func (e *editor) StatementBegin(ctx *sql.Context) {
 }
 
 // StatementComplete ends a statement or, with IGNORE, a row.
-func (e *editor) StatementComplete(ctx *sql.Context) error { return mysqlError(e.flushReplaced(ctx)) }
+func (e *editor) StatementComplete(ctx *sql.Context) error {
+	return e.session.failed(e.flushReplaced(ctx))
+}
 
 // DiscardChanges goes back to the beginning of the statement or of the row.
 func (e *editor) DiscardChanges(ctx *sql.Context, cause error) error {
@@ -148,7 +151,7 @@ func (e *editor) Close(ctx *sql.Context) error {
 			}
 		}
 	}
-	return mysqlError(err)
+	return e.session.failed(err)
 }
 
 // encode makes the row of the table schema.
@@ -306,7 +309,7 @@ func (e *editor) flushReplaced(ctx *sql.Context) error {
 func (e *editor) changed(ctx *sql.Context, err error) error {
 	var dup *catalog.DuplicateKeyError
 	if !errors.As(err, &dup) {
-		return mysqlError(err)
+		return e.session.failed(err)
 	}
 	existing, derr := e.codec.decodeRow(dup.Existing)
 	if derr != nil {
@@ -349,7 +352,7 @@ func (e *editor) GetIndexes(ctx *sql.Context) ([]sql.Index, error) { return e.ta
 
 func (e *editor) IndexedAccess(ctx *sql.Context, l sql.IndexLookup) sql.IndexedTable {
 	t := *e.table.table
-	t.editing = true
+	t.editing, t.reading = true, e.reading
 	return &indexedTable{ownTable: &ownTable{&t}}
 }
 

@@ -89,6 +89,8 @@ func NewEngine(ctx context.Context, c *catalog.Catalog, o Options) (*Engine, err
 	})
 	b.AddPreAnalyzeRule(noImplicitCommit, keepTransaction)
 	a := b.Build()
+	addLockRule(a)
+	a.Catalog.AuthHandler = lockHandler{a.Catalog.AuthHandler}
 	a.ExecBuilder.PriorityBuilder = execBuilder{front: a.ExecBuilder, plain: e.plainText}
 	e.sql = sqle.New(a, &sqle.Config{VersionPostfix: o.Version, IsReadOnly: o.ReadOnly})
 	if err := e.loadUsers(ctx, o.Password); err != nil {
@@ -137,6 +139,7 @@ func setVariables(collation sql.CollationID) error {
 			Default: "buffered",
 		}})
 		addMissing(missingVariables())
+		sql.SystemVariables.AddSystemVariables(transactionVariables())
 		mendInformationSchema()
 	})
 	charset := collation.CharacterSet().Name()

@@ -42,6 +42,13 @@ const (
 // stateGeneral is the SQLSTATE of errors that have none of their own.
 const stateGeneral = "HY000"
 
+// Errors of locks, with MySQL's texts.
+var (
+	errDeadlock = mysql.NewSQLError(mysql.ERLockDeadlock, "40001", "Deadlock found when trying to get lock; try restarting transaction")
+	errLockWait = mysql.NewSQLError(1205, stateGeneral, "Lock wait timeout exceeded; try restarting transaction")
+	errNoWait   = mysql.NewSQLError(3572, stateGeneral, "Statement aborted because lock(s) could not be acquired immediately and NOWAIT is set.")
+)
+
 // mysqlError gives an error of the packages below as one whose number the front end finds. It finds numbers on bare errors
 // only, so every method that the front end calls returns through here, and nothing wraps the result.
 func mysqlError(err error) error {
@@ -79,7 +86,11 @@ func mysqlError(err error) error {
 	case errors.As(err, &bad):
 		return at(erCrashed, stateGeneral)
 	case errors.Is(err, catalog.ErrConflict):
-		return sql.ErrLockDeadlock.New(text)
+		return errDeadlock
+	case errors.Is(err, catalog.ErrLockTimeout):
+		return errLockWait
+	case errors.Is(err, catalog.ErrLocked):
+		return errNoWait
 	case errors.Is(err, catalog.ErrFull):
 		return at(erTableFull, stateGeneral)
 	case errors.Is(err, catalog.ErrReadOnly):

@@ -54,6 +54,13 @@ func (p *parser) ParseOneWithOptions(ctx context.Context, query string, o ast.Pa
 func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, error) {
 	if c, ok := ctx.(*sql.Context); ok {
 		sessionOf(c).note(stmt)
+		sessionOf(c).lockView(stmt)
+	}
+	if next, err := p.nextOf(stmt); next != nil || err != nil {
+		return next, err
+	}
+	if start := snapshotOf(stmt); start != nil {
+		return start, nil
 	}
 	if own := p.maintenanceOf(ctx, stmt); own != nil {
 		return own, nil

@@ -53,6 +53,7 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 		if tx, err = s.txOf(ctx, t.catalog); err != nil {
 			return nil, err
 		}
+		o.Lock, o.Wait = t.lockFor(ctx, s, tx)
 		if !t.editing {
 			o.UseMark = true
 			if ed := s.editOf(t.t); ed != nil {
@@ -117,7 +118,7 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 	if err != nil {
 		return nil, mysqlError(err)
 	}
-	r := &rows{codec: codec, width: len(schema), out: len(t.schema), keep: keep}
+	r := &rows{session: s, codec: codec, width: len(schema), out: len(t.schema), keep: keep}
 	if l != nil {
 		r.filter = l.filter
 	}
@@ -135,11 +136,12 @@ func (t *table) anyColumn() string {
 
 // rows turns batches into the front end's rows.
 type rows struct {
-	codec  *rowCodec
-	width  int // columns that are read
-	out    int // columns that are given: the first ones
-	filter *rangeFilter
-	keep   *keeper // nil: the statement does not read the table again
+	session *Session
+	codec   *rowCodec
+	width   int // columns that are read
+	out     int // columns that are given: the first ones
+	filter  *rangeFilter
+	keep    *keeper // nil: the statement does not read the table again
 
 	next  func() (storage.Batch, error, bool)
 	stop  func()
@@ -162,7 +164,7 @@ func (r *rows) Next(ctx *sql.Context) (sql.Row, error) {
 				return nil, io.EOF
 			}
 			if err != nil {
-				return nil, mysqlError(err)
+				return nil, r.session.failed(err)
 			}
 			r.batch, r.at = b, 0
 			r.slab = make([]any, b.Rows*r.width)

@@ -11,6 +11,7 @@ import (
 	"github.com/dolthub/vitess/go/mysql"
 
 	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/sqlplan/dialect"
 )
 
 // Session is one client's state: its transaction over the warehouse and over its temporary tables, and what the running
@@ -23,6 +24,9 @@ type Session struct {
 	temps  *temporaries // nil: no temporary table was made yet
 	// nested says that a procedure runs inside of a statement that changes tables: a trigger has called it.
 	nested bool
+	// next is what SET TRANSACTION said; the next transaction that reads or writes a table takes it.
+	next       characteristics
+	statements uint64 // that began so far, those of procedures among them
 	// prepared has the prepared statements that read meta columns, with the table into which they insert ("" if none).
 	prepared map[string]string
 
@@ -44,7 +48,9 @@ type statement struct {
 	prepares  bool            // it is PREPARE
 	leftOpen  bool            // the front end believes that it committed
 	rescans   map[*table]*rescan
-	wrapping  bool // the iterator of an INSERT is being built and will be wrapped
+	wrapping  bool             // the iterator of an INSERT is being built and will be wrapped
+	asked     *dialect.RowLock // of the reference to a table that is looked up next
+	lent      *dialect.RowLock // of the view that is being bound
 }
 
 // edit is a table that the running statement changes. Reads of the statement do not see the changes.
@@ -68,6 +74,10 @@ type transaction struct {
 	txs        map[*catalog.Catalog]*catalog.Tx
 	savepoints []savepoint
 	done       bool
+
+	leveled   bool // level is known
+	level     catalog.Isolation
+	statement uint64 // the last one that the transactions below know of, see Session.statements
 }
 
 // savepoint is a mark in each catalog's transaction that had begun.
@@ -109,10 +119,15 @@ func (s *Session) txOf(ctx *sql.Context, c *catalog.Catalog) (*catalog.Tx, error
 		// The front end reads some tables (SHOW TABLE STATUS, a view's check) outside of any transaction of its own.
 		s.tx = &transaction{}
 	}
+	if err := s.startStatement(ctx); err != nil {
+		return nil, err
+	}
 	if tx := s.tx.txs[c]; tx != nil {
 		return tx, nil
 	}
-	tx, err := c.Begin(ctx)
+	tx, err := c.BeginTx(ctx, catalog.TxOptions{
+		Isolation: s.isolation(ctx), LockTimeout: s.rowWait(ctx), Connection: s.ID(),
+	})
 	if err != nil {
 		return nil, mysqlError(err)
 	}
@@ -130,7 +145,7 @@ func (s *Session) StartTransaction(ctx *sql.Context, c sql.TransactionCharacteri
 		return s.tx, nil
 	}
 	s.closeSnapshots()
-	s.tx = &transaction{readOnly: c == sql.ReadOnly}
+	s.tx = &transaction{readOnly: c == sql.ReadOnly || s.startsReadOnly(ctx)}
 	return s.tx, nil
 }
 

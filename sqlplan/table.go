@@ -10,6 +10,7 @@ import (
 	"github.com/dolthub/vitess/go/sqltypes"
 
 	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/sqlplan/dialect"
 	"github.com/lakesql/lakesql/storage"
 )
 
@@ -29,6 +30,9 @@ type table struct {
 	optimized  bool // base files only
 	editing    bool // for checks of the running statement: its writes are seen
 	filled     bool // ADD COLUMN has given the rows their values, which the front end is about to do again
+
+	lock    *dialect.RowLock // of a locking clause; nil: none
+	reading reading          // for what the statement reads it
 }
 
 // ownTable is a table in its present state, which can be changed. table alone is what AS OF gives.

@@ -244,19 +244,10 @@ func (m *mender) query() (ast.Statement, error) {
 		m.text = b.String()
 		m.ts = tokens(m.text, m.ansi)
 	}
-	for i := range m.ts {
-		if !m.is(i, "FOR") || !m.is(i+1, "SHARE") {
-			continue
+	if text, ok := m.lockingClauses(); ok {
+		if stmt, err := m.try(text); stmt != nil || err != nil {
+			return stmt, err
 		}
-		// Readers wait for nobody: SKIP LOCKED and NOWAIT change nothing.
-		end := i + 2
-		switch {
-		case m.is(end, "SKIP") && m.is(end+1, "LOCKED"):
-			end += 2
-		case m.is(end, "NOWAIT"):
-			end++
-		}
-		return m.try(m.text[:m.ts[i].Pos] + "LOCK IN SHARE MODE" + m.text[m.ts[end-1].End:])
 	}
 	return m.rollup()
 }

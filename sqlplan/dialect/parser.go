@@ -56,7 +56,7 @@ func (p *Parser) ParseWithOptions(ctx context.Context, query string, delimiter r
 	case !multi, s.next == 0, s.next >= len(s.text):
 		return stmt, bounded(stmt, sql.RemoveSpaceAndDelimiter(s.text, delimiter)), "", err
 	}
-	return stmt, bounded(stmt, sql.RemoveSpaceAndDelimiter(s.text[:s.next], delimiter)), q[front+s.next:], err
+	return stmt, bounded(stmt, sql.RemoveSpaceAndDelimiter(s.text[:s.next], delimiter)), q[front+s.next-s.grown:], err
 }
 
 // bounded ends the part of a text that a view or a stored program is cut out of where the text ends: it may have reached
@@ -78,7 +78,7 @@ func (f failing) WithResolvedChildren(context.Context, []any) (any, error) { ret
 func (p *Parser) ParseOneWithOptions(ctx context.Context, query string, options ast.ParserOptions) (ast.Statement, int, error) {
 	s := scan(query, options.AnsiQuotes)
 	stmt, err := p.parse(ctx, &s, true, options)
-	return stmt, s.next, err
+	return stmt, max(0, s.next-s.grown), err
 }
 
 // whole parses a text of one statement.
@@ -98,11 +98,12 @@ func (p *Parser) parse(ctx context.Context, s *scanned, first bool, options ast.
 		s.next = len(s.text)
 		return stmt, err
 	}
-	at := len(s.text)
-	if first {
-		stmt, at, err = ast.ParseOneWithOptions(ctx, s.text, options)
-	} else {
-		stmt, err = ast.ParseWithOptions(ctx, s.text, options)
+	stmt, at, err := grammar(ctx, s.text, first, options)
+	if err != nil && s.body && s.locking {
+		if grown := s.shareMode(); grown > 0 {
+			s.grown = grown
+			stmt, at, err = grammar(ctx, s.text, first, options)
+		}
 	}
 	if errors.Is(err, ast.ErrEmpty) {
 		s.next = at
@@ -121,6 +122,15 @@ func (p *Parser) parse(ctx context.Context, s *scanned, first bool, options ast.
 		return nil, err
 	}
 	return stmt, nil
+}
+
+// grammar parses with the engine's grammar, with first the first statement of a text alone; end is where that one ends.
+func grammar(ctx context.Context, text string, first bool, options ast.ParserOptions) (stmt ast.Statement, end int, err error) {
+	if first {
+		return ast.ParseOneWithOptions(ctx, text, options)
+	}
+	stmt, err = ast.ParseWithOptions(ctx, text, options)
+	return stmt, len(text), err
 }
 
 // mend tries what this package knows on a statement that the grammar refused.

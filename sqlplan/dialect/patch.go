@@ -15,6 +15,9 @@ func (p *Parser) patch(ctx context.Context, s *scanned, stmt ast.Statement, opti
 	if s.asOf {
 		bindTimes(stmt)
 	}
+	if s.locking {
+		patchLocks(stmt)
+	}
 	if s.body && s.attribute {
 		return nil, errUnsupported("ENGINE_ATTRIBUTE inside a stored program") // it would be dropped without a word
 	}
@@ -32,6 +35,11 @@ func (p *Parser) patch(ctx context.Context, s *scanned, stmt ast.Statement, opti
 		return n, p.patchAlter(s, n, options)
 	case *ast.Set:
 		patchModes(n)
+		patchIsolation(s, n)
+	case *ast.Begin:
+		if s.consistent {
+			n.TransactionCharacteristic = consistentSnapshot(n.TransactionCharacteristic)
+		}
 	case *ast.Insert:
 		if s.onDuplicate {
 			p.patchUpsert(ctx, n)

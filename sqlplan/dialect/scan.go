@@ -23,9 +23,12 @@ type scanned struct {
 	asOf          bool  // AS OF stands in it
 	named         bool  // => stands in it
 	onDuplicate   bool  // ON DUPLICATE
+	locking       bool  // FOR UPDATE, FOR SHARE or LOCK IN SHARE MODE, or something that looks like one
+	consistent    bool  // CONSISTENT SNAPSHOT
 	attribute     bool  // ENGINE_ATTRIBUTE
 	rollup        int   // position of WITH ROLLUP, -1 without
 	params        int   // number of ?
+	grown         int   // by how many bytes text is longer than the original: see shareMode
 }
 
 // statement is the statement's own text.
@@ -122,9 +125,23 @@ loop:
 					s.asOf = true
 					travel(&b, text, p2, p3)
 				}
+			case 4:
+				if t.Is(text, "MODE") && p1.Is(text, "SHARE") {
+					s.locking = true
+				}
+			case 5:
+				if t.Is(text, "SHARE") && p1.Is(text, "FOR") {
+					s.locking = true
+				}
 			case 6:
 				if t.Is(text, "ROLLUP") && p1.Is(text, "WITH") {
 					s.rollup = p1.Pos
+				} else if t.Is(text, "UPDATE") && p1.Is(text, "FOR") {
+					s.locking = true
+				}
+			case 8:
+				if t.Is(text, "SNAPSHOT") && p1.Is(text, "CONSISTENT") {
+					s.consistent = true
 				}
 			case 9:
 				if t.Is(text, "DUPLICATE") && p1.Is(text, "ON") {
