@@ -169,6 +169,10 @@ func (d *database) RenameTable(ctx *sql.Context, from, to string) error {
 	if err := s.commitBeforeDDL(ctx); err != nil {
 		return err
 	}
+	triggers, err := d.triggersOf(ctx, from)
+	if err != nil {
+		return err
+	}
 	err = d.engine.catalog.RenameTable(ctx, d.name, from, d.name, to)
 	switch {
 	case errors.Is(err, catalog.ErrExists):
@@ -177,6 +181,9 @@ func (d *database) RenameTable(ctx *sql.Context, from, to string) error {
 		return sql.ErrTableNotFound.New(from)
 	}
 	d.engine.forgetReferences()
+	if err == nil {
+		err = d.renameTriggers(ctx, triggers, to)
+	}
 	return mysqlError(err)
 }
 

@@ -81,6 +81,10 @@ func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, 
 		}
 	}
 	if c, ok := ctx.(*sql.Context); ok {
+		own, err := p.renamesOf(c, stmt)
+		if err != nil || own != nil {
+			return own, err
+		}
 		dialect.EachStatement(stmt, func(stmt ast.Statement) {
 			if n, ok := stmt.(*ast.Insert); ok {
 				p.engine.nameColumn(c, n)

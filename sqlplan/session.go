@@ -47,6 +47,8 @@ type statement struct {
 	noCommit  bool            // it is of a kind that leaves an open transaction open
 	prepares  bool            // it is PREPARE
 	leftOpen  bool            // the front end believes that it committed
+	away      bool            // it is bound in a database that is not the session's: home is (see rename.go)
+	home      string
 	rescans   map[*table]*rescan
 	wrapping  bool             // the iterator of an INSERT is being built and will be wrapped
 	asked     *dialect.RowLock // of the reference to a table that is looked up next
@@ -329,6 +331,7 @@ func (s *Session) endStatement() {
 			tx.Idle()
 		}
 	}
+	s.goHome()
 	s.stmt, s.nested = statement{}, false
 }
 

@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,11 +165,21 @@ func checkLedgers(t *testing.T, db *sql.DB, ledgers []*ledger) {
 	require.Equal(t, hots, hot, "updates of the shared row")
 }
 
-// TestCrashKill kills the server KILLS times at random moments, also while it recovers, under 8 connections that
-// write transactions over four tables: what was acknowledged is there, what was not is there as a whole or not at all.
+// TestCrashKill kills the server KILLS times at random moments, also while it recovers, under 8 connections that write
+// transactions over four tables, one that loads and changes 20,000 rows by one statement, and one that changes definitions:
+// what was acknowledged is there, what was not is there as a whole or not at all.
 // D8, D14
 func TestCrashKill(t *testing.T) {
-	kills := sizeOf(t, "KILLS", 2)
+	runKills(t, sizeOf(t, "KILLS", 2), nil)
+}
+
+// TestInteropKill is TestCrashKill with Spark as a second writer; in the end all engines read the same.
+// D8, D27
+func TestInteropKill(t *testing.T) {
+	runKills(t, sizeOf(t, "KILLS", 2), startOracle(t))
+}
+
+func runKills(t *testing.T, kills int, o *oracle) {
 	seed := uint64(sizeOf(t, "SEED", int(time.Now().UnixNano()&0xffffff)))
 	t.Logf("SEED=%d KILLS=%d", seed, kills)
 	rnd := rand.New(rand.NewPCG(seed, 1))
@@ -183,21 +194,31 @@ func TestCrashKill(t *testing.T) {
 		`CREATE TABLE k.hot (id INT PRIMARY KEY, v BIGINT)`,
 		"INSERT INTO k.hot VALUES (1, 0)",
 	} {
-		_, err := db.Exec(q)
-		require.NoError(t, err, q)
+		mustExec(t, db, q)
 	}
 	var ledgers []*ledger
 	for w := 1; w <= killWriters; w++ {
-		_, err := db.Exec("INSERT INTO k.total VALUES (?, 0)", w)
-		require.NoError(t, err)
+		mustExec(t, db, "INSERT INTO k.total VALUES (?, 0)", w)
 		ledgers = append(ledgers, &ledger{writer: w, next: 1, acked: map[int]bool{}})
+	}
+	writers := []killWriter{
+		&bulkLedger{rnd: rand.New(rand.NewPCG(seed, 2)), batches: map[int]string{}},
+		&ddlLedger{rnd: rand.New(rand.NewPCG(seed, 3))},
+	}
+	var spark *sparkLedger
+	if o != nil {
+		spark = &sparkLedger{o: o, t: t, folder: filepath.Join(dir, "warehouse", "k", "shared"), spark: map[int]int{}, ours: map[int]int{}}
+		writers = append(writers, spark)
+	}
+	for _, w := range writers {
+		w.create(t, db)
 	}
 	for kill := 1; kill <= kills; kill++ {
 		ctx, cancel := context.WithCancel(context.Background())
 		db := p.open(t, "interpolateParams=true")
 		var wg sync.WaitGroup
 		var failed atomic.Pointer[string]
-		for _, l := range ledgers {
+		guarded := func(f func()) {
 			wg.Go(func() {
 				defer func() {
 					if e := recover(); e != nil {
@@ -205,7 +226,22 @@ func TestCrashKill(t *testing.T) {
 						failed.Store(&text)
 					}
 				}()
-				l.work(ctx, db)
+				f()
+			})
+		}
+		for _, l := range ledgers {
+			guarded(func() { l.work(ctx, db) })
+		}
+		for _, w := range writers {
+			guarded(func() {
+				for ctx.Err() == nil {
+					if err := w.step(ctx, db); err != nil && !retry(err) {
+						if errorNumber(err) != 0 {
+							panic(fmt.Sprintf("%T: %v", w, err))
+						}
+						return
+					}
+				}
 			})
 		}
 		time.Sleep(time.Duration(50+rnd.IntN(2500)) * time.Millisecond)
@@ -222,7 +258,11 @@ func TestCrashKill(t *testing.T) {
 			p.kill(t)
 		}
 		p = startProcess(t, dir, "")
-		checkLedgers(t, p.open(t, ""), ledgers)
+		db = p.open(t, "")
+		checkLedgers(t, db, ledgers)
+		for _, w := range writers {
+			w.check(t, db)
+		}
 	}
 	n := 0
 	for _, l := range ledgers {
@@ -230,10 +270,61 @@ func TestCrashKill(t *testing.T) {
 	}
 	t.Logf("%d kills, %d acknowledged transactions", kills, n)
 	require.Greater(t, n, kills)
-	p.stop(t)
-	if os.Getenv("LAKESQL_INTEROP") != "" {
-		o := startOracle(t)
-		rows := o.read(t, readRequest{Engine: "hudi-rs", Table: filepath.Join(dir, "warehouse", "k", "done")})
-		require.Len(t, rows, n, "rows in the table's folder after a clean stop")
+	if o == nil {
+		p.stop(t)
+		return
 	}
+	spark.finish(t, p.open(t, ""))
+	same := map[string][]map[string]any{}
+	db = p.open(t, "")
+	for _, table := range []string{"line", "done", "total", "hot", "shared"} {
+		same[table] = readRows(t, db, "SELECT * FROM k."+table)
+	}
+	var bulk int
+	require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM k.bulk").Scan(&bulk))
+	p.stop(t)
+	for table, ours := range same {
+		for _, engine := range []string{"hudi-rs", "spark"} {
+			theirs := o.read(t, readRequest{Engine: engine, Table: filepath.Join(dir, "warehouse", "k", table)})
+			require.Equal(t, len(ours), len(theirs), "%s by %s", table, engine)
+			require.ElementsMatch(t, ours, theirs, "%s by %s", table, engine)
+		}
+	}
+	for _, engine := range []string{"hudi-rs", "spark"} {
+		rows, _ := o.checksums(t, engine, filepath.Join(dir, "warehouse", "k", "bulk"))
+		require.Equal(t, int64(bulk), rows, "bulk by %s", engine)
+	}
+}
+
+// readRows gives rows in the form in which the oracle gives them.
+func readRows(t *testing.T, db *sql.DB, q string) []map[string]any {
+	t.Helper()
+	rows, err := db.Query(q)
+	require.NoError(t, err)
+	defer rows.Close()
+	types, err := rows.ColumnTypes()
+	require.NoError(t, err)
+	var out []map[string]any
+	for rows.Next() {
+		values := make([]sql.NullString, len(types))
+		to := make([]any, len(types))
+		for i := range values {
+			to[i] = &values[i]
+		}
+		require.NoError(t, rows.Scan(to...))
+		m := map[string]any{}
+		for i, v := range values {
+			switch {
+			case !v.Valid:
+				m[types[i].Name()] = nil
+			case strings.Contains(types[i].DatabaseTypeName(), "INT"):
+				m[types[i].Name()] = json.Number(v.String)
+			default:
+				m[types[i].Name()] = v.String
+			}
+		}
+		out = append(out, m)
+	}
+	require.NoError(t, rows.Err())
+	return out
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -167,8 +168,14 @@ func sizeOf(t testing.TB, name string, small int) int {
 	return n
 }
 
+func mustExec(t testing.TB, db *sql.DB, q string, args ...any) {
+	t.Helper()
+	_, err := db.Exec(q, args...)
+	require.NoError(t, err, q)
+}
+
 func errorNumber(err error) uint16 {
-	if e, ok := err.(*mysql.MySQLError); ok {
+	if e := (*mysql.MySQLError)(nil); errors.As(err, &e) {
 		return e.Number
 	}
 	return 0
