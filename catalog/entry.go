@@ -22,6 +22,7 @@ type txEntry struct {
 	had    bool   // the key had a row at the snapshot
 	hot    bool   // it stood in the journal, at from
 	from   packetPlace
+	group  uint32 // number of the file group that it stood in, else
 }
 
 // packetPlace is where a packet row stands in the journal of its table.
@@ -67,12 +68,13 @@ type write struct {
 	was    []byte
 	hot    bool
 	from   packetPlace
+	group  uint32
 	again  bool // the key had been deleted
 }
 
 // onto has a write replace what a transaction sees of its key.
 func (w write) onto(st *keyState) write {
-	w.had, w.oldKey, w.was, w.hot, w.from = st.had, st.oldKey, st.was, st.hot, st.from
+	w.had, w.oldKey, w.was, w.hot, w.from, w.group = st.had, st.oldKey, st.was, st.hot, st.from, st.loc.Group
 	return w
 }
 
@@ -90,7 +92,7 @@ func (tx *Tx) add(tt *txTable, w write) error {
 		}
 	}
 	tt.buf = buf
-	e := txEntry{op: int32(tx.ops), prev: -1, packet: tt.mem.keep(buf), had: w.had, hot: w.hot, from: w.from}
+	e := txEntry{op: int32(tx.ops), prev: -1, packet: tt.mem.keep(buf), had: w.had, hot: w.hot, from: w.from, group: w.group}
 	if w.was != nil {
 		e.was = tt.mem.keep(w.was)
 	}
@@ -122,14 +124,16 @@ func (tt *txTable) image(st *keyState, row storage.Row) (err error) {
 
 // before gives the row before a commit as the journal keeps it, nil if a packet row after `since` has it already. Not known: the
 // journal has given it up.
-func (e *txEntry) before(tt *txTable, since index.Seq, journals ...pebble.Reader) (row []byte, known bool, err error) {
+func (e *txEntry) before(tt *txTable, since index.Seq, journals ...pebble.Reader) (row []byte, group uint32, known bool, err error) {
 	switch {
 	case !e.had || e.hot && e.from.seq > since:
-		return nil, true, nil
+		return nil, noGroup, true, nil
+	case e.was != nil && e.hot:
+		return e.was, noGroup, true, nil
 	case e.was != nil:
-		return e.was, true, nil
+		return e.was, e.group, true, nil
 	case !e.hot:
-		return nil, false, nil
+		return nil, noGroup, false, nil
 	}
 	var p packetRow
 	for _, r := range journals {
@@ -139,16 +143,16 @@ func (e *txEntry) before(tt *txTable, since index.Seq, journals ...pebble.Reader
 	}
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
-		return nil, false, nil
+		return nil, noGroup, false, nil
 	case err != nil || p.schema == len(tt.def.schemas)-1:
-		return p.row, true, err
+		return p.row, noGroup, true, err
 	}
 	decoded, err := tt.row(&p)
 	if err != nil {
-		return nil, false, err
+		return nil, noGroup, false, err
 	}
 	row, err = storage.EncodeRow(tt.def.spec.Schema, decoded, nil)
-	return row, true, err
+	return row, noGroup, true, err
 }
 
 // row decodes the row of an entry or of the hot tier.
@@ -190,7 +194,7 @@ type keyState struct {
 
 	row    storage.Row    // see load
 	packet *packetRow     // the row as it stands in the transaction or in the hot tier
-	loc    index.Location // where it stands in the files, with neither row nor packet
+	loc    index.Location // where it stands in the files, if it does
 }
 
 // state looks a key up: the transaction's own writes, then the hot tier, then the index of the files. The row is read by load only.
@@ -198,7 +202,7 @@ func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, e
 	if n, ok := tt.last[string(ikey)]; ok {
 		e := &tt.entries[n]
 		p := e.decoded()
-		return &keyState{exists: !p.del, key: p.key, part: p.part, entry: n, had: e.had, oldKey: e.oldKey(&p), was: e.was, hot: e.hot, from: e.from, packet: &p}, nil
+		return &keyState{exists: !p.del, key: p.key, part: p.part, entry: n, had: e.had, oldKey: e.oldKey(&p), was: e.was, hot: e.hot, from: e.from, loc: index.Location{Group: e.group}, packet: &p}, nil
 	}
 	if tt.fresh {
 		return &keyState{entry: -1}, nil

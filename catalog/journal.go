@@ -109,7 +109,7 @@ func decodeCommit(b []byte) (*commitRecord, error) {
 // packetRow is one changed row of a commit: the last state that the commit gave a key, and with packetBefore the one before.
 //
 //	flags <1b> | schema version <uvarint> | index key, record key, partition path, cold key <uvarint length, bytes> | row (Avro)
-//	| row before (Avro, of the same schema version) | its length <4b>
+//	| row before (Avro, of the same schema version) | number of the file group that it stood in <4b> | its length <4b>
 //
 // Commits of releases before 0.2 lack packetKnown: they do not tell what was before.
 type packetRow struct {
@@ -125,7 +125,10 @@ type packetRow struct {
 	known  bool   // had and before say what was before the commit
 	had    bool   // there was a row
 	before []byte // Avro of it; nil if an earlier commit of the same flush made it
+	group  uint32 // number of the file group that before stood in; noGroup: in the journal
 }
+
+const noGroup = ^uint32(0)
 
 const (
 	packetDelete  = 1
@@ -136,10 +139,10 @@ const (
 	packetBefore  = 32
 )
 
-const beforeLength = 4 // bytes of the length of a row before
+const beforeLength = 8 // bytes of the file group and the length of a row before
 
 // setPacket writes an encoded packet row with the row before the commit, nil if the journal has it.
-func setPacket(b *pebble.Batch, t index.TableID, seq index.Seq, ord uint32, packet []byte, known, had bool, before []byte) error {
+func setPacket(b *pebble.Batch, t index.TableID, seq index.Seq, ord uint32, packet []byte, known, had bool, before []byte, group uint32) error {
 	n := len(packet)
 	if before != nil {
 		n += len(before) + beforeLength
@@ -156,7 +159,9 @@ func setPacket(b *pebble.Batch, t index.TableID, seq index.Seq, ord uint32, pack
 	}
 	if before != nil {
 		op.Value[0] |= packetBefore
-		binary.BigEndian.PutUint32(rest[copy(rest, before):], uint32(len(before)))
+		rest = rest[copy(rest, before):]
+		binary.BigEndian.PutUint32(rest, group)
+		binary.BigEndian.PutUint32(rest[4:], uint32(len(before)))
 	}
 	return op.Finish()
 }
@@ -167,7 +172,7 @@ func barePacket(dst *arena, b []byte) []byte {
 		return dst.keep(b)
 	}
 	n := int64(len(b)) - beforeLength
-	if n -= int64(binary.BigEndian.Uint32(b[n:])); n < 1 {
+	if n -= int64(binary.BigEndian.Uint32(b[n+4:])); n < 1 {
 		return dst.keep(b) // viewPacket finds the damage
 	}
 	out := dst.keep(b[:n])
@@ -224,11 +229,11 @@ func viewPacket(b []byte) (packetRow, error) {
 	p := packetRow{del: flags&packetDelete != 0, again: flags&packetAgain != 0, known: flags&packetKnown != 0, had: flags&packetHad != 0}
 	if flags&packetBefore != 0 {
 		n := int64(len(b)) - beforeLength
-		if n < 1 || n-int64(binary.BigEndian.Uint32(b[n:])) < 1 {
+		if n < 1 || n-int64(binary.BigEndian.Uint32(b[n+4:])) < 1 {
 			return packetRow{}, errJournal
 		}
-		from := n - int64(binary.BigEndian.Uint32(b[n:]))
-		p.before, b = b[from:n:n], b[:from]
+		from := n - int64(binary.BigEndian.Uint32(b[n+4:]))
+		p.before, p.group, b = b[from:n:n], binary.BigEndian.Uint32(b[n:]), b[:from]
 	}
 	d := decoder{b: b[1:]}
 	p.schema = int(d.uvarint())

@@ -87,12 +87,13 @@ func (s *snapshot) getFrom(ctx context.Context, tt *tableView, ikey []byte, st *
 		if err != nil || !ok || compareOrdering(crow[d.ordering], row[d.ordering]) <= 0 {
 			return row, p.key, p.part, true, err
 		}
-		st.hot = false
+		st.hot, st.loc = false, loc
 		return crow, ckey, cpart, true, nil
 	}
 	if !cold {
 		return nil, "", "", false, nil
 	}
+	st.loc = loc
 	return s.coldRow(ctx, tt, loc)
 }
 

@@ -729,7 +729,7 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 		}
 		ord := uint32(ct.rows)
 		ct.rows++
-		before, known, ferr := ch.e.before(ch.tt, ch.tt.t.drawn, tx.snap.p, c.db)
+		before, group, known, ferr := ch.e.before(ch.tt, ch.tt.t.drawn, tx.snap.p, c.db)
 		ct.bytes += uint64(len(ch.e.packet) + len(before))
 		switch {
 		case ch.e.del():
@@ -738,7 +738,7 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 			grown[ch.tt.t]++
 		}
 		err = firstError(err, ferr,
-			setPacket(b, ch.tt.t.id, seq, ord, ch.e.packet, known, ch.e.had, before),
+			setPacket(b, ch.tt.t.id, seq, ord, ch.e.packet, known, ch.e.had, before, group),
 			c.index.PutRecent(b, ch.tt.t.id, ch.e.ikey(), index.Recent{Seq: seq, Ord: ord, Delete: ch.e.del()}),
 			c.putSecondary(b, ch.tt, ch.e))
 	}
