@@ -529,6 +529,7 @@ func (w *rewriter) finish(ctx context.Context, o *rewriteFile) error {
 	if err != nil {
 		return err
 	}
+	noteSum(w.f.meta, o.out.name, o.w.Sum())
 	w.f.meta.Stats[o.out.part] = append(w.f.meta.Stats[o.out.part], timeline.WriteStat{
 		FileID: o.out.id, Partition: o.out.part, Path: join(o.out.part, o.out.name), NumWrites: n, NumInserts: n, WriteBytes: size, FileSize: size,
 	})

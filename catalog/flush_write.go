@@ -149,6 +149,7 @@ func (f *flush) writeBase(ctx context.Context, o *outFile) (err error) {
 		return err
 	}
 	o.stat.WriteBytes, o.stat.FileSize = size, size
+	noteSum(f.meta, o.name, w.Sum())
 	return nil
 }
 
@@ -216,6 +217,7 @@ func (f *flush) writeLog(ctx context.Context, o *outFile) error {
 	if err != nil {
 		return err
 	}
+	noteSum(f.meta, o.name, st.Sum)
 	base := ""
 	if o.slice.Base != nil {
 		base = o.slice.Base.Name

@@ -131,6 +131,31 @@ func (d *tableDef) indexKey(row storage.Row, partition string) ([]byte, error) {
 	return index.AppendKey(dst, d.keyCols, row)
 }
 
+// KeyOf gives bytes that stand for values of the first columns of an index ("": the primary key), as it compares them.
+func (t *Table) KeyOf(name string, values storage.Row) ([]byte, error) {
+	d := t.def.Load()
+	cols := d.keyCols
+	if name != "" {
+		cols = nil
+		for i := range d.indexes {
+			if d.indexes[i].spec.Name == name {
+				cols = d.indexes[i].cols
+			}
+		}
+	}
+	if len(values) > len(cols) {
+		return nil, fmt.Errorf("%w: index %s of %s has %d columns", ErrInvalid, name, d, len(cols))
+	}
+	var dst []byte
+	var err error
+	for i, v := range values {
+		if dst, err = cols[i].Append(dst, v); err != nil {
+			return nil, err
+		}
+	}
+	return dst, nil
+}
+
 // textKey is the index key of a record whose key is no column.
 func (d *tableDef) textKey(key, partition string) []byte {
 	var dst []byte

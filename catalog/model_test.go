@@ -838,6 +838,24 @@ func runModel(t *testing.T, seed uint64, steps int) {
 			w.compare()
 		}
 	}
+	w.check()
+}
+
+// check demands that Check finds nothing, before and after a flush.
+func (w *world) check() {
+	for range 2 {
+		for _, m := range w.tables {
+			for p, err := range w.c.Check(context.Background(), m.tab, CheckExtended, nil) {
+				require.NoError(w.t, err)
+				if p.Severity == Damage {
+					w.dump(m)
+				}
+				require.Equal(w.t, Note, p.Severity, "%s: %s", m.name, p)
+				w.t.Log(p)
+			}
+		}
+		require.NoError(w.t, w.c.Flush(context.Background(), "test"))
+	}
 }
 
 func (w *world) flush() {

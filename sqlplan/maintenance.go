@@ -21,6 +21,7 @@ type maintenance struct {
 	what   string // lower case
 	tables [][2]string
 	quick  bool // CHECKSUM TABLE … QUICK: what is kept with the table, which is nothing
+	level  catalog.CheckLevel
 }
 
 // maintenanceOf reads one of these statements, nil if stmt is another. The parser of package dialect writes all but ANALYZE
@@ -42,14 +43,14 @@ func (p *parser) maintenanceOf(ctx context.Context, stmt ast.Statement) ast.Stat
 		if !ok || !isTable || !maintained[what] {
 			return nil
 		}
-		m.what = what
+		m.what, m.level = what, catalog.CheckMedium
 		for _, e := range s.Params {
 			v, ok := e.(*ast.SQLVal)
 			if !ok {
 				return nil
 			}
 			if option, value := dialect.Argument(string(v.Val)); option != "" {
-				m.quick = m.quick || strings.Contains(value, "QUICK")
+				m.quick, m.level = strings.Contains(value, "QUICK"), checkLevel(value)
 				continue
 			}
 			db, table, ok := dialect.SplitName(string(v.Val))
@@ -111,6 +112,9 @@ func (m *maintenance) Schema(*sql.Context) sql.Schema {
 
 // RowIter implements sql.ExecSourceRel.
 func (m *maintenance) RowIter(ctx *sql.Context, _ sql.Row) (sql.RowIter, error) {
+	if m.what == "check" {
+		return pullRows(m.checks(ctx)), nil
+	}
 	var rows []sql.Row
 	for _, name := range m.tables {
 		full := name[0] + "." + name[1]
@@ -137,16 +141,6 @@ func (m *maintenance) RowIter(ctx *sql.Context, _ sql.Row) (sql.RowIter, error) 
 			continue
 		}
 		switch m.what {
-		case "check":
-			// Every base file, log block and buffered row is read and decoded.
-			if _, err := m.read(ctx, t); err != nil {
-				if ctx.Err() != nil {
-					return nil, err
-				}
-				say("error", err.Error())
-				say("status", "Operation failed")
-				continue
-			}
 		case "optimize":
 			say("note", "This version of lakesql doesn't yet support OPTIMIZE TABLE: nothing was changed")
 		case "repair":

@@ -445,6 +445,9 @@ func (w *BaseWriter) finish() error {
 	return nil
 }
 
+// Sum gives the CRC-32C of the file that Commit has published.
+func (w *BaseWriter) Sum() uint32 { return w.sink.sum }
+
 // Abort drops the file and leaves nothing behind. It does nothing after Commit.
 func (w *BaseWriter) Abort() { w.abort() }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/parquet-go/parquet-go/deprecated"
@@ -38,6 +39,7 @@ func (b *decimalBounds) add(v decimal128.Num) {
 type baseSink struct {
 	out     *bufio.Writer
 	written int64
+	sum     uint32 // CRC-32C of what was written
 	hold    bool
 	held    []byte
 }
@@ -49,6 +51,7 @@ func (s *baseSink) Write(b []byte) (int, error) {
 	}
 	n, err := s.out.Write(b)
 	s.written += int64(n)
+	s.sum = crc32.Update(s.sum, castagnoli, b[:n])
 	return n, err
 }
 

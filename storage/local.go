@@ -18,8 +18,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// tempPrefix starts the names of files that are still being written. No name of Hudi's starts so, and List hides them.
-const tempPrefix = ".tmp-"
+// TempPrefix starts the names of files that are still being written. No name of Hudi's starts so, and List hides them.
+const TempPrefix = ".tmp-"
 
 // diskCategory labels this package's writes in the file system's disk statistics.
 const diskCategory vfs.DiskWriteCategory = "lakesql-storage"
@@ -132,7 +132,7 @@ func (l *Local) create(name string) (*localWriter, error) {
 	}
 	var b [8]byte
 	rand.Read(b[:])
-	w := &localWriter{l: l, name: name, dir: dir, path: path, last: last, temp: l.fs.PathJoin(dir, tempPrefix+hex.EncodeToString(b[:]))}
+	w := &localWriter{l: l, name: name, dir: dir, path: path, last: last, temp: l.fs.PathJoin(dir, TempPrefix+hex.EncodeToString(b[:]))}
 	for try := 0; ; try++ {
 		if err := l.ensureDir(dir); err != nil {
 			return nil, err
@@ -372,7 +372,7 @@ func (l *Local) List(ctx context.Context, dir string) iter.Seq2[Info, error] {
 		}
 		slices.Sort(names)
 		for _, n := range names {
-			if strings.HasPrefix(n, tempPrefix) {
+			if strings.HasPrefix(n, TempPrefix) {
 				continue
 			}
 			if err := ctx.Err(); err != nil {

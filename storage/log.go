@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"iter"
 	"math"
@@ -294,6 +295,7 @@ type LogRecord struct {
 type LogStats struct {
 	Bytes  int64 // size of the file
 	Blocks int
+	Sum    uint32 // CRC-32C of the file
 }
 
 // WriteLog writes a log file of one instant: a data block of the rows, then a delete block, each only if it has
@@ -314,7 +316,7 @@ func WriteLog(ctx context.Context, s Store, name string, instant InstantTime, sc
 	if err := w.Commit(); err != nil {
 		return LogStats{}, fmt.Errorf("writing log %s: %w", name, err)
 	}
-	return LogStats{Bytes: int64(len(file)), Blocks: blocks}, nil
+	return LogStats{Bytes: int64(len(file)), Blocks: blocks, Sum: crc32.Checksum(file, castagnoli)}, nil
 }
 
 func encodeLog(instant InstantTime, schema *Schema, id FileID, puts []LogRecord, dels []LogDelete) (file []byte, blocks int, err error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"testing"
 
@@ -77,7 +78,7 @@ func TestWriteLogLayout(t *testing.T) {
 	stats, err := WriteLog(ctx, s, "p/log", "20260101000000001", schema, "group-0", puts, dels)
 	require.NoError(t, err)
 	b := objectBytes(t, s, "p/log")
-	require.Equal(t, LogStats{Bytes: int64(len(b)), Blocks: 2}, stats)
+	require.Equal(t, LogStats{Bytes: int64(len(b)), Blocks: 2, Sum: crc32.Checksum(b, castagnoli)}, stats)
 	oracle, err := avro.Parse(schema.Avro(true))
 	require.NoError(t, err)
 

@@ -226,28 +226,50 @@ func (r *Reader) Keys(ctx context.Context, dir string, fs FileSlice, sc Scan) it
 		if sc.OrderingField != "" && sc.Table != nil && sc.Table.Index(sc.OrderingField) >= 0 {
 			sc.Schema, _, _ = sc.with(false, true)
 		}
-		err := r.readSlice(ctx, dir, &fs, &sc, func(b Batch, where *sliceRows) error {
-			k := KeyBatch{Keys: b.Columns[0].(*array.String), Partitions: b.Columns[1].(*array.String), Rows: make([]int64, b.Rows)}
+		for b, err := range r.ReadPlaced(ctx, dir, fs, sc) {
+			if err != nil {
+				yield(KeyBatch{}, fmt.Errorf("keys of %w", err))
+				return
+			}
+			k := KeyBatch{Keys: b.Columns[0].(*array.String), Partitions: b.Columns[1].(*array.String), Rows: b.Places}
 			if len(b.Columns) > 2 {
 				k.Ordering = b.Columns[2]
 			}
-			for i := range k.Rows {
+			if !yield(k, nil) {
+				return
+			}
+		}
+	}
+}
+
+// PlacedBatch is a batch with the place of each row.
+type PlacedBatch struct {
+	Batch
+	Places []int64 // row number in the base file, -1: the row stands in a log
+}
+
+// ReadPlaced is ReadSlice with the places of the rows.
+func (r *Reader) ReadPlaced(ctx context.Context, dir string, fs FileSlice, sc Scan) iter.Seq2[PlacedBatch, error] {
+	return func(yield func(PlacedBatch, error) bool) {
+		err := r.readSlice(ctx, dir, &fs, &sc, func(b Batch, where *sliceRows) error {
+			places := make([]int64, b.Rows)
+			for i := range places {
 				switch {
 				case where.first < 0:
-					k.Rows[i] = -1
+					places[i] = -1
 				case where.rows != nil:
-					k.Rows[i] = where.first + int64(where.rows[i])
+					places[i] = where.first + int64(where.rows[i])
 				default:
-					k.Rows[i] = where.first + int64(i)
+					places[i] = where.first + int64(i)
 				}
 			}
-			if !yield(k, nil) {
+			if !yield(PlacedBatch{b, places}, nil) {
 				return errStop
 			}
 			return nil
 		})
 		if err != nil && err != errStop {
-			yield(KeyBatch{}, fmt.Errorf("keys of slice %s: %w", objectName(dir, fs.Partition, string(fs.ID)), err))
+			yield(PlacedBatch{}, fmt.Errorf("slice %s: %w", objectName(dir, fs.Partition, string(fs.ID)), err))
 		}
 	}
 }
