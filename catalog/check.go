@@ -99,7 +99,7 @@ type checker struct {
 	t        *Table
 	d        *tableDef
 	s        *snapshot
-	tt       *txTable
+	tt       *tableView
 	level    CheckLevel
 	yield    func(Problem, error) bool
 	progress func(done, total int64)
@@ -223,7 +223,7 @@ func (k *checker) run(ctx context.Context) error {
 	if t.dropped.Load() || cold == nil {
 		return fmt.Errorf("%w: table %s", ErrNotFound, k.d)
 	}
-	k.tt = &txTable{t: t, def: k.d, cold: cold}
+	k.tt = &tableView{s: s, t: t, def: k.d, cold: cold}
 	if t.broken != nil {
 		if err := k.say("broken", Problem{Object: k.d.String(), Offset: -1, Text: "the table could not be opened: " + t.broken.Error(), Advice: "mend what it names and start again; the table can be dropped meanwhile"}); err != nil {
 			return err
@@ -495,7 +495,15 @@ func (k *checker) checkJournal(ctx context.Context) error {
 		if err != nil {
 			return damaged(seq, "", fmt.Sprintf("row %d: %v", ord, err))
 		}
-		if p.del || p.schema < len(k.d.decoders) && k.d.decoders[p.schema] == nil {
+		if p.schema < len(k.d.decoders) && k.d.decoders[p.schema] == nil {
+			return nil
+		}
+		if p.before != nil {
+			if _, err := k.d.decodeRow(p.schema, p.before); err != nil {
+				return damaged(seq, p.key, fmt.Sprintf("the row before row %d: %v", ord, err))
+			}
+		}
+		if p.del {
 			return nil
 		}
 		row, err := k.d.decodeRow(p.schema, p.row)
