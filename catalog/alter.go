@@ -18,50 +18,47 @@ import (
 // It is a change of metadata alone where Hudi's readers follow it (columns added with NULL, dropped, promoted, reordered;
 // Definition, Options, Indexes), else all rows are rewritten by one replacecommit. Secondary indexes that are new are built.
 func (c *Catalog) AlterTable(ctx context.Context, t *Table, spec TableSpec, columns []int, convert func(old storage.Row) (storage.Row, error)) error {
-	c.ddl.Lock()
-	defer c.ddl.Unlock()
-	t.ddl.Lock()
-	defer t.ddl.Unlock()
-	old := t.def.Load()
-	if t.dropped.Load() {
-		return fmt.Errorf("%w: table %s", ErrNotFound, old)
-	}
-	if t.broken != nil {
-		return t.broken
-	}
+	return c.Change(ctx, Change{Tables: []TableChange{{Table: t, Spec: &spec, Columns: columns, Convert: convert}}})
+}
+
+// alter plans another specification of a table.
+func (p *tablePlan) alter(ctx context.Context) error {
+	t, c, old := p.t, p.t.c, p.old
 	if old.spec.Attached {
 		return fmt.Errorf("%w: the definition of %s belongs to the engine that wrote it", ErrReadOnly, old)
 	}
+	spec := *p.Spec
 	s := *spec.Schema
 	s.Name, s.Namespace = old.spec.Schema.Name, old.spec.Schema.Namespace
 	spec.Schema = &s
-	c.commitMu.Lock()
-	r := t.record
-	c.commitMu.Unlock()
-	r.Def = *spec.define(&r.Def, r.Created)
-	r.Version++
-	p, err := c.properties(&r, &spec)
+	p.r.Def = *spec.define(&p.r.Def, p.r.Created)
+	props, err := c.properties(&p.r, &spec)
 	if err != nil {
 		return err
 	}
-	d, err := c.compile(&r, p)
-	if err != nil {
+	if p.d, err = c.compile(&p.r, props); err != nil {
 		return err
 	}
-	if convert == nil && t.followed(old, d, columns) {
-		hints, err := t.buildIndexes(ctx, d)
-		if err != nil {
-			return err
-		}
-		if err := c.putHints(t, hints); err != nil {
-			return err
-		}
-		return c.applyDefinition(ctx, t, &r)
+	if p.Convert == nil && t.followed(old, p.d, p.Columns) {
+		p.hints, err = t.buildIndexes(ctx, p.d)
+		return err
 	}
+	// Files and journal keep the past in its own columns. What cannot be read with the new ones is given up.
+	p.rewrite = true
+	p.breaks = old.spec.PerPartition != spec.PerPartition || old.merge != p.d.merge || old.spec.OrderingField != spec.OrderingField
+	for i, dec := range p.d.decoders {
+		p.breaks = p.breaks || dec == nil && p.d.schemas[i] != nil
+	}
+	return nil
+}
+
+// rows gives the rows of a table as they are to be.
+func (p *tablePlan) rows(ctx context.Context) func(yield func(key, part string, row storage.Row) error) error {
+	t, convert := p.t, p.Convert
 	if convert == nil {
 		convert = func(row storage.Row) (storage.Row, error) {
-			out := make(storage.Row, len(columns))
-			for i, from := range columns {
+			out := make(storage.Row, len(p.Columns))
+			for i, from := range p.Columns {
 				if from >= 0 {
 					out[i] = row[from]
 				}
@@ -69,20 +66,13 @@ func (c *Catalog) AlterTable(ctx context.Context, t *Table, spec TableSpec, colu
 			return out, nil
 		}
 	}
-	// Files and journal keep the past in its own columns. What cannot be read with the new ones is given up.
-	breaks := old.spec.PerPartition != spec.PerPartition || old.merge != d.merge || old.spec.OrderingField != spec.OrderingField
-	for i, dec := range d.decoders {
-		breaks = breaks || dec == nil && d.schemas[i] != nil
-	}
-	t.slices.Lock()
-	defer t.slices.Unlock()
-	return t.rewrite(ctx, d, &r, breaks, func(yield func(key, part string, row storage.Row) error) error {
-		tx, err := c.Begin(ctx)
+	return func(yield func(key, part string, row storage.Row) error) error {
+		tx, err := t.c.Begin(ctx)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback()
-		cols := append([]string{storage.ColRecordKey, storage.ColPartitionPath}, fieldNames(old.spec.Schema)...)
+		cols := append([]string{storage.ColRecordKey, storage.ColPartitionPath}, fieldNames(p.old.spec.Schema)...)
 		for b, err := range tx.Scan(ctx, t, ScanOptions{Columns: cols}) {
 			if err != nil {
 				return err
@@ -100,7 +90,7 @@ func (c *Catalog) AlterTable(ctx context.Context, t *Table, spec TableSpec, colu
 			}
 		}
 		return nil
-	})
+	}
 }
 
 // followed tells whether readers follow the change by the schema alone.
@@ -227,6 +217,9 @@ func (c *Catalog) putHints(t *Table, hints []secondaryHint) error {
 func (c *Catalog) TruncateTable(ctx context.Context, t *Table) (rows int64, err error) {
 	c.ddl.Lock()
 	defer c.ddl.Unlock()
+	if err := c.finishChanges(ctx); err != nil {
+		return 0, err
+	}
 	t.ddl.Lock()
 	defer t.ddl.Unlock()
 	t.slices.Lock()
@@ -245,33 +238,33 @@ func (c *Catalog) TruncateTable(ctx context.Context, t *Table) (rows int64, err 
 	c.commitMu.Lock()
 	r := t.record
 	c.commitMu.Unlock()
-	saved := r.Def.AutoNext
-	r.Def.AutoNext = 0
-	err = t.rewrite(ctx, d, &r, false, func(func(key, part string, row storage.Row) error) error { return nil })
-	if err != nil {
-		return 0, err
-	}
-	if saved > 1 { // hoodie.properties, which outlive the state folder, say so too
-		if err := c.writeProperties(ctx, &r); err != nil {
-			return 0, err
+	dec := &decision{defs: map[index.TableID]*tableDef{t.id: d}}
+	if d.spec.AutoIncrement != "" {
+		if r.Def.AutoNext > 1 { // hoodie.properties, which outlive the state folder, say so too
+			dec.Steps.Properties = append(dec.Steps.Properties, t.id)
 		}
+		r.Def.AutoNext = 0
+		dec.Auto = map[index.TableID]uint64{t.id: 1}
 	}
-	t.auto.Lock()
-	t.auto.next, t.auto.saved = 1, 1
-	t.auto.Unlock()
-	return rows, c.db.Set(idKey(prefixAuto, t.id), appendUint(nil, 1), pebble.Sync)
+	dec.Records = []tableRecord{r}
+	done, err := t.rewrite(ctx, d, dec, false, func(func(key, part string, row storage.Row) error) error { return nil })
+	if !done && err == nil {
+		err = c.decide(ctx, dec)
+	}
+	return rows, err
 }
 
-// rewrite replaces all rows by one replacecommit under another definition; called with the ddl and slice locks held. The past stays: it
-// reads the file groups that the replacecommit hides; with breaks it cannot be read any more.
-func (t *Table) rewrite(ctx context.Context, d *tableDef, r *tableRecord, breaks bool, rows func(yield func(key, part string, row storage.Row) error) error) error {
+// rewrite replaces all rows of the table by one replacecommit under another definition, as a part of a decision; called with the ddl
+// and slice locks held. The past stays: it reads the file groups that the replacecommit hides; with breaks it cannot be read any more.
+// Not done, and no error: nothing stands in files, so that the decision is all there is to do.
+func (t *Table) rewrite(ctx context.Context, d *tableDef, dec *decision, breaks bool, rows func(yield func(key, part string, row storage.Row) error) error) (done bool, err error) {
 	c := t.c
-	old := t.def.Load()
+	r := dec.record(t.id)
 	if err := c.flushLocked(ctx, "the table is rewritten", []*Table{t}, false); err != nil {
-		return err
+		return false, err
 	}
 	if err := t.adoptLocked(ctx); err != nil {
-		return err
+		return false, err
 	}
 	cold := c.cold(t.id)
 	giveUp := func(at index.Seq) {
@@ -285,34 +278,29 @@ func (t *Table) rewrite(ctx context.Context, d *tableDef, r *tableRecord, breaks
 		if breaks && t.lastSeq.Load() > 0 {
 			giveUp(c.clock.next())
 		}
-		c.commitMu.Lock()
-		t.record = *r
-		c.commitMu.Unlock()
-		if d == old {
-			return nil
-		}
-		return c.applyDefinition(ctx, t, r)
+		return false, nil
 	}
 	if err := c.notAhead(t.newestInstant(), []*Table{t}); err != nil {
-		return err
+		return false, err
 	}
 	at, cut := c.drawInstant(t)
 	if breaks {
 		giveUp(index.Seq(at.UnixMicro()))
 	}
-	f := &flush{t: t, d: d, cold: cold, at: at, instant: timeline.FormatTime(at.In(d.zone)), cut: cut}
+	here := *d
+	here.dir = t.def.Load().dir // the folder moves later
+	f := &flush{t: t, d: &here, cold: cold, at: at, instant: timeline.FormatTime(at.In(d.zone)), cut: cut}
 	f.intent = &intent{
-		Instant: f.instant, Action: timeline.ReplaceCommit, Cut: cut, Reason: "the table is rewritten", Bin: newID(), Replace: true, Record: r,
+		Instant: f.instant, Action: timeline.ReplaceCommit, Cut: cut, Reason: "the table is rewritten", Bin: newID(), Replace: true, Change: dec,
 		Files: map[string][]string{},
 	}
 	w := &rewriter{f: f, open: map[string]*rewriteFile{}, unique: map[string]storage.Row{}, keys: map[string]bool{}}
 	defer w.abort()
 	if err := w.intend(); err != nil {
-		return err
+		return false, err
 	}
-	var err error
-	if f.pending, err = timeline.Begin(ctx, c.store, d.dir, timeline.ReplaceCommit, f.instant, nil); err != nil {
-		return err
+	if f.pending, err = timeline.Begin(ctx, c.store, here.dir, timeline.ReplaceCommit, f.instant, nil); err != nil {
+		return false, firstError(err, t.undoRewrite(ctx))
 	}
 	f.meta = &timeline.CommitMeta{
 		Stats: map[string][]timeline.WriteStat{}, Operation: timeline.OpInsertOverwriteTable, Replaced: map[string][]storage.FileID{},
@@ -323,16 +311,30 @@ func (t *Table) rewrite(ctx context.Context, d *tableDef, r *tableRecord, breaks
 		err = w.close(ctx)
 	}
 	if err != nil {
-		return firstError(err, t.resolveIntent(context.WithoutCancel(ctx)))
+		return false, firstError(err, t.undoRewrite(ctx))
 	}
 	for _, fs := range cold.newest() {
 		f.meta.Replaced[fs.Partition] = append(f.meta.Replaced[fs.Partition], fs.ID)
 	}
 	ctx = context.WithoutCancel(ctx)
 	if err := f.complete(ctx); err != nil {
-		return firstError(err, t.resolveIntent(ctx))
+		return false, firstError(err, t.undoRewrite(ctx))
 	}
-	return t.settleRewrite(ctx, f, w.done)
+	if err := t.settleRewrite(ctx, f, w.done); err != nil {
+		c.unsettled = t // the instant decided; the next change, flush or start settles it
+		return true, err
+	}
+	return true, nil
+}
+
+// undoRewrite rolls back a rewrite that failed, or settles it if it was completed after all.
+func (t *Table) undoRewrite(ctx context.Context) error {
+	t.c.unsettled = t
+	if err := t.resolveIntent(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	t.c.unsettled = nil
+	return nil
 }
 
 // settleRewrite makes a completed rewrite known: index, definition and cold state.
@@ -342,21 +344,16 @@ func (t *Table) settleRewrite(ctx context.Context, f *flush, rows []rewritten) e
 	if err != nil {
 		return err
 	}
-	if f.d != t.def.Load() {
-		// Before the hot tier: a crash in between is resolved by the intent, which holds the same record.
-		if err := c.writeProperties(ctx, f.intent.Record); err != nil {
-			return err
-		}
-	}
 	next := f.cold.with(tl, f.cold.view.Apply(tl, f.meta.Change(f.instant)))
 	next.addOwn(ownInstant{time: f.instant, cut: f.cut})
-	c.commitMu.Lock()
-	known := t.record
-	t.record = *f.intent.Record
-	c.commitMu.Unlock()
 	t.rows.Store(int64(len(rows)))
 	t.forget(f.cut)
+	undo := func() {}
 	err = t.swap(next, nil, func(b *pebble.Batch) error {
+		var err error
+		if undo, err = c.put(b, f.intent.Change); err != nil {
+			return err
+		}
 		if err := c.index.DropKeys(b, t.id); err != nil {
 			return err
 		}
@@ -384,15 +381,12 @@ func (t *Table) settleRewrite(ctx context.Context, f *flush, rows []rewritten) e
 		return t.closeIntent(b)
 	})
 	if err != nil {
-		c.commitMu.Lock()
-		t.record = known
-		c.commitMu.Unlock()
+		undo()
 		return err
 	}
 	t.lastSeq.Store(uint64(max(index.Seq(t.lastSeq.Load()), f.cut)))
 	t.foreign.Store(nil)
-	t.setDef(f.d)
-	return nil
+	return c.enforce(ctx, f.intent.Change)
 }
 
 // writeProperties makes hoodie.properties say what a record says.
@@ -411,6 +405,12 @@ func (c *Catalog) writeProperties(ctx context.Context, r *tableRecord) error {
 	}
 	for _, k := range []string{timeline.KeyRecordKeyFields, timeline.KeyPrecombineField} {
 		delete(p, k)
+	}
+	var old definition
+	if err := json.Unmarshal([]byte(p[propTable]), &old); err == nil {
+		for k := range old.Options { // those that are gone
+			delete(p, k)
+		}
 	}
 	for k, v := range want {
 		p[k] = v

@@ -46,6 +46,8 @@ type Options struct {
 	JournalWindow time.Duration // commits this young stay in the journal after their flush. Default 24 h
 	JournalBytes  int64         // bytes of flushed commits of one table that the journal keeps at most. Default 1 GiB
 	CacheBytes    int64         // decoded logs and pebble blocks. Default 128 MiB
+	DropRetention time.Duration // dropped tables can be brought back for this long; negative: they cannot. Default 24 h
+	SnapshotMax   time.Duration // a snapshot older than this cannot be read any more. Default 1 h
 }
 
 // Metrics count since Open.
@@ -86,6 +88,12 @@ type Catalog struct {
 	byID      map[index.TableID]*Table
 	nextID    index.TableID
 	ddl       sync.Mutex // one change of databases, tables or objects at a time
+	stepsLeft bool       // guarded by ddl: what follows from a change is to be repeated
+	unsettled *Table     // guarded by ddl: a rewrite of it that belongs to a change did not end well
+	lastSteps uint64     // guarded by ddl: number of the last note of steps
+
+	pins  pins
+	moved movedFolders
 
 	// viewMu makes the hot tier and the known instants change together for snapshots.
 	viewMu sync.RWMutex
@@ -143,6 +151,12 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 128 << 20
 	}
+	if o.DropRetention == 0 {
+		o.DropRetention = 24 * time.Hour
+	}
+	if o.SnapshotMax == 0 {
+		o.SnapshotMax = time.Hour
+	}
 	if o.FS == vfs.Default {
 		if dir, err = filepath.Abs(dir); err != nil {
 			return nil, fmt.Errorf("open warehouse: %w", err)
@@ -171,7 +185,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 			_ = c.db.Close() // the first error tells more
 		}
 	}()
-	c.reader = storage.NewReader(c.store, storage.ReaderOptions{CacheBytes: o.CacheBytes})
+	c.reader = storage.NewReader(movedStore{c.store, &c.moved}, storage.ReaderOptions{CacheBytes: o.CacheBytes})
 	if err := c.load(ctx); err != nil {
 		return nil, fmt.Errorf("open warehouse %s: %w", dir, err)
 	}
@@ -269,6 +283,9 @@ func (c *Catalog) load(ctx context.Context) error {
 		return c.lostState(ctx, folders)
 	}
 	if c.id == "" {
+		c.id = id // the first start ended before it wrote the file
+	}
+	if c.id == "" {
 		c.id = newID()
 	}
 	if lost {
@@ -276,13 +293,38 @@ func (c *Catalog) load(ctx context.Context) error {
 			return err
 		}
 	}
+	if !lost {
+		list, err := c.meta(metaDatabases)
+		if err != nil {
+			return err
+		}
+		if list != "" { // decided, whatever the file says
+			var saved []savedDatabase
+			if err := json.Unmarshal([]byte(list), &saved); err != nil {
+				return fmt.Errorf("list of databases: %w", err)
+			}
+			c.setDatabases(saved)
+		}
+	}
+	err = c.eachSteps(func(s *folderSteps) error {
+		if err := c.moveFolders(ctx, s); err != nil {
+			return err
+		}
+		return c.removeFolders(ctx, s)
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.removeDropped(ctx); err != nil {
+		return err
+	}
+	if folders, err = c.tableFolders(ctx); err != nil {
+		return err
+	}
 	for _, f := range folders {
 		if c.databases[strings.ToLower(f.database)] == nil {
 			c.databases[strings.ToLower(f.database)] = &database{Name: f.database, tables: map[string]*Table{}}
 		}
-	}
-	if err := c.removeDropped(ctx); err != nil {
-		return err
 	}
 	if err := c.loadTables(ctx); err != nil {
 		return err
@@ -316,6 +358,9 @@ func (c *Catalog) load(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("table %s: %w", t, err)
 		}
+	}
+	if err := c.repeatSteps(ctx); err != nil {
+		return err
 	}
 	if err := c.saveWarehouse(ctx, false); err != nil {
 		return err
@@ -479,16 +524,13 @@ func checkBases(d *tableDef, view *timeline.View) error {
 
 // openTable makes a Table of its record and the timeline it finds. Nil: its folder is gone, and so is the table.
 func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error) {
-	if err := c.moveBack(ctx, r); err != nil {
-		return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
-	}
 	p, err := timeline.ReadProperties(ctx, c.store, c.object(r.Dir))
 	if errors.Is(err, storage.ErrNotExist) {
 		if !c.o.AcceptLostState {
 			return nil, fmt.Errorf("table %s.%s: its folder %s is missing; put it back, or start with --accept-lost-state to drop the table", r.Database, r.Name, c.path(c.object(r.Dir)))
 		}
 		c.log.Error("table folder is missing, the table is dropped", "table", r.Database+"."+r.Name, "folder", c.path(c.object(r.Dir)))
-		return nil, c.dropState(r.ID, "")
+		return nil, c.dropState(r.ID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)

@@ -68,6 +68,9 @@ func (c *Catalog) reserve(db, name string) (spelled string, id index.TableID, er
 func (c *Catalog) CreateTable(ctx context.Context, db, name string, spec TableSpec) (*Table, error) {
 	c.ddl.Lock()
 	defer c.ddl.Unlock()
+	if err := c.finishChanges(ctx); err != nil {
+		return nil, err
+	}
 	spelled, id, err := c.reserve(db, name)
 	if err != nil {
 		return nil, err
@@ -217,6 +220,9 @@ func (t *Table) saveRecord(b *pebble.Batch, cold *coldState) error {
 func (c *Catalog) AttachTable(ctx context.Context, db, name, location string) (*Table, error) {
 	c.ddl.Lock()
 	defer c.ddl.Unlock()
+	if err := c.finishChanges(ctx); err != nil {
+		return nil, err
+	}
 	spelled, id, err := c.reserve(db, name)
 	if err != nil {
 		return nil, err
@@ -268,7 +274,7 @@ func (c *Catalog) attach(ctx context.Context, db, name, dir string, id index.Tab
 		c.viewMu.Lock()
 		c.setCold(id, nil)
 		c.viewMu.Unlock()
-		return nil, firstError(err, c.dropState(id, ""))
+		return nil, firstError(err, c.dropState(id))
 	}
 	return t, nil
 }
@@ -390,231 +396,29 @@ func (c *Catalog) restoreTable(ctx context.Context, t *Table) error {
 	return c.register(ctx, t, c.cold(t.id))
 }
 
-// DropTable removes a table; the files of an attached one stay.
-func (c *Catalog) DropTable(ctx context.Context, db, name string) error {
-	c.ddl.Lock()
-	defer c.ddl.Unlock()
-	t, ok := c.Table(db, name)
-	if !ok {
-		return fmt.Errorf("%w: table %s.%s", ErrNotFound, db, name)
-	}
-	t.ddl.Lock()
-	defer t.ddl.Unlock()
-	t.slices.Lock()
-	defer t.slices.Unlock()
-	d := t.def.Load()
-	folder := d.dir
-	if d.spec.Attached {
-		folder = ""
-	}
-	// The decision is the hot tier's.
-	if err := c.dropState(t.id, folder); err != nil {
-		return fmt.Errorf("drop table %s: %w", d, err)
-	}
-	t.dropped.Store(true)
-	t.runs.clear(&c.runBytes)
-	c.commitMu.Lock()
-	c.hotBytes.Add(-t.buf.bytes)
-	t.buf = buffered{}
-	c.commitMu.Unlock()
-	c.mu.Lock()
-	delete(c.byID, t.id)
-	if dd := c.databases[strings.ToLower(db)]; dd != nil {
-		delete(dd.tables, strings.ToLower(name))
-	}
-	c.mu.Unlock()
-	c.viewMu.Lock()
-	c.setCold(t.id, nil)
-	c.viewMu.Unlock()
-	c.reader.Forget(d.dir + "/")
-	if d.spec.Attached {
-		return c.saveWarehouse(ctx, false)
-	}
-	if err := c.removeFolder(ctx, folder); err != nil {
-		return fmt.Errorf("drop table %s: %w", d, err)
-	}
-	return nil
-}
-
-// dropState removes everything that the hot tier has of a table, and notes that its folder goes too, if it is ours.
-func (c *Catalog) dropState(id index.TableID, folder string) error {
+// dropState removes everything that the hot tier has of a table that is not known any more.
+func (c *Catalog) dropState(id index.TableID) error {
 	b := c.db.NewBatch()
 	defer b.Close()
-	if err := c.index.DropTable(b, id); err != nil {
-		return err
-	}
-	for _, p := range []byte{prefixTable, prefixPacket, prefixAuto, prefixIntent, prefixOwn} {
-		if err := b.DeleteRange(idKey(p, id), idKey(p, id+1), nil); err != nil {
-			return err
-		}
-	}
-	if folder != "" {
-		if err := b.Set(metaKey(noteGone+folder), []byte{1}, nil); err != nil {
-			return err
-		}
-	}
-	return b.Commit(pebble.Sync)
+	return firstError(c.deleteState(b, id), b.Commit(pebble.Sync))
 }
 
-// RenameTable gives a table another name or database; its folder moves with it.
-func (c *Catalog) RenameTable(ctx context.Context, db, name, toDB, to string) (err error) {
-	c.ddl.Lock()
-	defer c.ddl.Unlock()
-	t, ok := c.Table(db, name)
-	if !ok {
-		return fmt.Errorf("%w: table %s.%s", ErrNotFound, db, name)
-	}
-	spelled, _, ok := c.Database(toDB)
-	if !ok {
-		return fmt.Errorf("%w: database %s", ErrNotFound, toDB)
-	}
-	if o, ok := c.Table(toDB, to); ok && o != t {
-		return fmt.Errorf("%w: table %s.%s", ErrExists, toDB, to)
-	}
-	t.ddl.Lock()
-	defer t.ddl.Unlock()
-	t.slices.Lock()
-	defer t.slices.Unlock()
-	old := t.def.Load()
-	if t.broken != nil {
-		return t.broken
-	}
-	if err := t.resolveIntent(ctx); err != nil {
-		return err
-	}
-	c.commitMu.Lock()
-	r := t.record
-	c.commitMu.Unlock()
-	before := r
-	r.Database, r.Name, r.Version = spelled, to, r.Version+1
-	if !old.spec.Attached {
-		r.Dir = join(escapeName(spelled), escapeName(to))
-		if c.object(r.Dir) != old.dir {
-			if err := c.vacate(ctx, c.object(r.Dir)); err != nil {
-				return err
-			}
-			parent := c.path(join(c.root, escapeName(spelled)))
-			if err := c.fs.MkdirAll(parent, 0o755); err != nil {
-				return err
-			}
-			defer func() {
-				if err != nil {
-					err = firstError(err, c.moveBack(context.WithoutCancel(ctx), &before))
-				}
-			}()
-			if err := c.moveFolder(t, old.dir, c.object(r.Dir), parent); err != nil {
-				return fmt.Errorf("rename table %s: %w", old, err)
-			}
-		}
-	}
-	p, err := timeline.ReadProperties(ctx, c.store, c.object(r.Dir))
-	if err != nil {
-		return err
-	}
-	if !old.spec.Attached {
-		p[timeline.KeyName] = to
-		if err := timeline.WriteProperties(ctx, c.store, c.object(r.Dir), p); err != nil {
-			return err
-		}
-	}
-	d, err := c.compile(&r, p)
-	if err != nil {
-		return err
-	}
-	if err := c.putRecord(t, &r); err != nil {
-		return err
-	}
-	t.setDef(d)
-	c.reader.Forget(old.dir + "/")
-	c.mu.Lock()
-	delete(c.databases[strings.ToLower(db)].tables, strings.ToLower(name))
-	c.databases[strings.ToLower(toDB)].tables[strings.ToLower(to)] = t
-	c.mu.Unlock()
-	t.folderTime.Store(0)
-	if d.spec.Attached {
-		return c.saveWarehouse(ctx, false)
-	}
-	return nil
+// changeDefinition changes what does not concern the rows.
+func (c *Catalog) changeDefinition(ctx context.Context, t *Table, spec TableSpec, next uint64) error {
+	return c.Change(ctx, Change{Tables: []TableChange{{Table: t, Spec: &spec, Columns: identity(len(spec.Schema.Fields)), AutoNext: next}}})
 }
 
-func (c *Catalog) syncFolder(dir string) error {
-	f, err := c.fs.OpenDir(dir)
-	if err != nil {
-		return err
+func identity(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
 	}
-	return firstError(f.Sync(), f.Close())
-}
-
-// putRecord replaces the table's record durably.
-func (c *Catalog) putRecord(t *Table, r *tableRecord) error {
-	b := c.db.NewBatch()
-	defer b.Close()
-	c.commitMu.Lock()
-	t.record = *r
-	err := t.saveRecord(b, c.cold(t.id))
-	c.commitMu.Unlock()
-	// The record says where the folder is.
-	return firstError(err, b.Delete(movedKey(t.id), nil), b.Commit(pebble.Sync))
-}
-
-// changeDefinition changes what does not concern the rows: the record and hoodie.properties.
-func (c *Catalog) changeDefinition(ctx context.Context, t *Table, f func(*definition)) error {
-	c.ddl.Lock()
-	defer c.ddl.Unlock()
-	t.ddl.Lock()
-	defer t.ddl.Unlock()
-	return c.redefine(ctx, t, f)
-}
-
-// redefine is changeDefinition with the locks held.
-func (c *Catalog) redefine(ctx context.Context, t *Table, f func(*definition)) error {
-	c.commitMu.Lock()
-	r := t.record
-	c.commitMu.Unlock()
-	f(&r.Def)
-	r.Version++
-	return c.applyDefinition(ctx, t, &r)
-}
-
-// applyDefinition makes a record the table's: hoodie.properties, hot tier, memory.
-func (c *Catalog) applyDefinition(ctx context.Context, t *Table, r *tableRecord) error {
-	p, err := timeline.ReadProperties(ctx, c.store, c.object(r.Dir))
-	if err != nil {
-		return err
-	}
-	spec, _, err := r.Def.spec()
-	if err != nil {
-		return err
-	}
-	if !spec.Attached {
-		want, err := c.properties(r, spec)
-		if err != nil {
-			return err
-		}
-		for k := range p { // options that are gone
-			if _, ok := want[k]; !ok && t.Spec().Options[k] != "" {
-				delete(p, k)
-			}
-		}
-		for k, v := range want {
-			p[k] = v
-		}
-		if err := timeline.WriteProperties(ctx, c.store, c.object(r.Dir), p); err != nil {
-			return err
-		}
-	}
-	d, err := c.compile(r, p)
-	if err != nil {
-		return err
-	}
-	if err := c.putRecord(t, r); err != nil {
-		return err
-	}
-	t.setDef(d)
-	return nil
+	return out
 }
 
 // SetDefinition replaces the opaque SQL definition alone.
 func (c *Catalog) SetDefinition(ctx context.Context, t *Table, sql []byte) error {
-	return c.changeDefinition(ctx, t, func(d *definition) { d.setSQL(sql) })
+	spec := *t.Spec()
+	spec.Definition = sql
+	return c.changeDefinition(ctx, t, spec, 0)
 }

@@ -29,6 +29,11 @@ var (
 	// ErrInvalid: a definition or a value that no table can hold; the text names it.
 	ErrInvalid = errors.New("catalog: invalid")
 	ErrClosed  = errors.New("catalog: closed")
+	// ErrExpired: what was dropped is not kept any more, or never was there.
+	ErrExpired = errors.New("catalog: not kept")
+	// ErrSnapshot: a snapshot cannot be read any more: it is older than Options.SnapshotMax, or a file that it needs is gone. The
+	// transaction may be run again.
+	ErrSnapshot = errors.New("catalog: the snapshot cannot be read any more")
 )
 
 // DuplicateKeyError says that a row has the key of another one.

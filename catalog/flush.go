@@ -30,7 +30,7 @@ type intent struct {
 	Bin     string              `json:"bin"`
 	Reason  string              `json:"reason"`
 	Replace bool                `json:"replace,omitempty"` // all rows are replaced: the index is dropped with the settling
-	Record  *tableRecord        `json:"record,omitempty"`  // with Replace: the table's record from then on
+	Change  *decision           `json:"change,omitempty"`  // with Replace: what the completed instant decides
 	Files   map[string][]string `json:"files"`             // names by partition path
 }
 

@@ -2,8 +2,11 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -12,35 +15,243 @@ import (
 	"github.com/lakesql/lakesql/timeline"
 )
 
-// Folders of tables that are dropped or renamed. The hot tier's record decides: a note that is written with it, or before the
-// folder is touched, says what is left to do if the process ends in between.
+// What follows from a decision outside of the hot tier: folders, hoodie.properties, the warehouse file. A note that is written with
+// the decision says what is to be done; doing it again does nothing.
 const (
-	noteGone  = "gone/"  // and the folder: its table is dropped
-	noteMoved = "moved/" // and the table's id: the folder that it is being moved to
+	noteGone  = "gone/"  // and the folder: it is removed
+	noteSteps = "steps/" // and a number: folderSteps (JSON)
 )
 
-func movedKey(id index.TableID) []byte { return metaKey(fmt.Sprintf("%s%d", noteMoved, id)) }
+// folderSteps are the steps that follow from one decision.
+type folderSteps struct {
+	Moves      []folderMove    `json:"moves,omitempty"`
+	Park       bool            `json:"park,omitempty"`       // a table moves to where another one leaves: all go aside first
+	Parked     bool            `json:"parked,omitempty"`     // they are aside
+	Properties []index.TableID `json:"properties,omitempty"` // tables whose hoodie.properties are to say what their records say
+	Remove     []string        `json:"remove,omitempty"`     // folders of tables that are gone for good
+	Folders    []string        `json:"folders,omitempty"`    // folders of databases that are gone
+	Warehouse  bool            `json:"warehouse,omitempty"`  // the warehouse file is to be written
 
-// vacate makes room for a table's folder. What a creation that was cut short or a dropped table left is removed; a table that
-// the warehouse does not know, because another engine wrote it or the hot tier forgot it, is not.
-func (c *Catalog) vacate(ctx context.Context, dir string) error {
-	gone, err := c.meta(noteGone + dir)
+	no uint64 // of the note; 0: nothing to do
+}
+
+// folderMove is the move of a table's folder, by object names.
+type folderMove struct {
+	Table    index.TableID `json:"table"`
+	From, To string
+}
+
+func stepsKey(no uint64) []byte { return metaKey(fmt.Sprintf("%s%016x", noteSteps, no)) }
+
+// noteSteps adds the note of what is to be done to a batch.
+func (c *Catalog) noteSteps(b *pebble.Batch, s *folderSteps) error {
+	if len(s.Moves) == 0 && len(s.Properties) == 0 && len(s.Remove) == 0 && len(s.Folders) == 0 && !s.Warehouse {
+		return nil
+	}
+	if s.no == 0 {
+		s.no = uint64(c.clock.Now().UnixMicro())
+		for s.no <= c.lastSteps {
+			s.no = c.lastSteps + 1
+		}
+		c.lastSteps = s.no
+	}
+	v, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	if gone == "" {
-		known, err := c.holdsTable(ctx, dir)
+	return b.Set(stepsKey(s.no), v, nil)
+}
+
+// moveFolders makes the moves of a decision.
+func (c *Catalog) moveFolders(ctx context.Context, s *folderSteps) error {
+	aside := func(m folderMove) string { return c.object(join(droppedFolder, fmt.Sprintf("moving-%d", m.Table))) }
+	if s.Park && !s.Parked {
+		for _, m := range s.Moves {
+			if err := c.moveFolder(ctx, m.From, aside(m)); err != nil {
+				return err
+			}
+		}
+		s.Parked = true
+		v, err := json.Marshal(s)
+		if err = firstError(err, c.db.Set(stepsKey(s.no), v, pebble.Sync)); err != nil {
+			return err
+		}
+	}
+	for _, m := range s.Moves {
+		from := m.From
+		if s.Park {
+			from = aside(m)
+		}
+		if err := c.moveFolder(ctx, from, m.To); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveFolder moves a folder unless that was done.
+func (c *Catalog) moveFolder(ctx context.Context, from, to string) error {
+	has, err := c.store.HasFolder(from)
+	if err != nil {
+		return err
+	}
+	done, err := c.store.HasFolder(to)
+	if err != nil {
+		return err
+	}
+	switch {
+	case has && done: // the crash came between the syncs of the two folders that the names stand in
+		return c.store.Remove(ctx, from+"/")
+	case has:
+		c.moved.note(from, to, index.Seq(c.clock.read()))
+		return c.store.Rename(ctx, from, to)
+	case done:
+		return nil
+	}
+	return fmt.Errorf("move folder %s: %w", c.path(from), storage.ErrNotExist)
+}
+
+// takeSteps does what follows from a decision after the moves, and forgets its note.
+func (c *Catalog) takeSteps(ctx context.Context, s *folderSteps) error {
+	if s.no == 0 {
+		return nil
+	}
+	for _, id := range s.Properties {
+		v, closer, err := c.db.Get(idKey(prefixTable, id))
+		if errors.Is(err, pebble.ErrNotFound) {
+			continue // dropped since
+		}
 		if err != nil {
 			return err
 		}
-		if known {
-			return fmt.Errorf("%w: folder %s holds a Hudi table that this warehouse does not know; attach it with LOCATION, or move it away", ErrExists, c.path(dir))
+		var r tableRecord
+		err = json.Unmarshal(v, &r)
+		closer.Close()
+		if err != nil {
+			return fmt.Errorf("table record: %w", err)
+		}
+		if err := c.writeProperties(ctx, &r); err != nil {
+			return fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
 		}
 	}
-	if err := c.store.Remove(ctx, dir+"/"); err != nil || gone == "" {
+	if err := c.removeFolders(ctx, s); err != nil {
 		return err
 	}
-	return c.db.Delete(metaKey(noteGone+dir), pebble.Sync)
+	if s.Warehouse {
+		if err := c.saveWarehouse(ctx, false); err != nil {
+			return err
+		}
+	}
+	return c.db.Delete(stepsKey(s.no), pebble.NoSync) // done again if that is lost
+}
+
+// removeFolders removes the folders of tables and databases that are gone for good.
+func (c *Catalog) removeFolders(ctx context.Context, s *folderSteps) error {
+	for _, dir := range s.Remove {
+		// hoodie.properties goes first: a folder without it is no table.
+		if err := c.store.Remove(ctx, join(dir, ".hoodie/hoodie.properties"), dir+"/"); err != nil {
+			return err
+		}
+	}
+	for _, dir := range s.Folders {
+		if err := c.removeDatabaseFolder(ctx, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeDatabaseFolder removes the folder of a dropped database. Tables that the warehouse does not know, since another engine put
+// them there, stay, and the folder with them.
+func (c *Catalog) removeDatabaseFolder(ctx context.Context, dir string) error {
+	keep := !strings.HasPrefix(dir, c.root+"/") // never the warehouse
+	for info, err := range c.store.List(ctx, dir) {
+		if err != nil {
+			return err
+		}
+		if !info.Dir {
+			continue
+		}
+		holds, err := c.holdsTable(ctx, join(dir, info.Name))
+		if err != nil {
+			return err
+		}
+		keep = keep || holds
+		if !keep {
+			if err := c.store.Remove(ctx, join(dir, info.Name)+"/"); err != nil {
+				return err
+			}
+		}
+	}
+	if keep {
+		return nil
+	}
+	return c.store.Remove(ctx, dir+"/")
+}
+
+// repeatSteps ends what follows from earlier decisions. At the start it makes the moves before the tables are opened.
+func (c *Catalog) repeatSteps(ctx context.Context) error {
+	if err := c.eachSteps(func(s *folderSteps) error { return c.moveFolders(ctx, s) }); err != nil {
+		return err
+	}
+	if err := c.eachSteps(func(s *folderSteps) error { return c.takeSteps(ctx, s) }); err != nil {
+		return err
+	}
+	c.stepsLeft = false
+	return nil
+}
+
+func (c *Catalog) eachSteps(f func(*folderSteps) error) error {
+	var list []*folderSteps
+	err := c.eachNote(noteSteps, func(name string, v []byte) error {
+		s := &folderSteps{}
+		if err := json.Unmarshal(v, s); err != nil {
+			return fmt.Errorf("note of a change of definitions: %w", err)
+		}
+		if _, err := fmt.Sscanf(name, "%x", &s.no); err != nil {
+			return fmt.Errorf("note of a change of definitions: %w", err)
+		}
+		list = append(list, s)
+		return nil
+	})
+	for _, s := range list {
+		err = firstError(err, f(s))
+	}
+	return err
+}
+
+// eachNote calls f with the names, after the prefix, and values of the warehouse's notes, in order.
+func (c *Catalog) eachNote(prefix string, f func(name string, v []byte) error) error {
+	end := metaKey(prefix)
+	end[len(end)-1]++
+	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: metaKey(prefix), UpperBound: end})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	for it.First(); it.Valid(); it.Next() {
+		v, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		if err := f(string(it.Key()[1+len(prefix):]), v); err != nil {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// vacate makes room for a table's folder. What a creation that was cut short left is removed; a table that the warehouse does not
+// know, because another engine wrote it or the hot tier forgot it, is not.
+func (c *Catalog) vacate(ctx context.Context, dir string) error {
+	known, err := c.holdsTable(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if known {
+		return fmt.Errorf("%w: folder %s holds a Hudi table that this warehouse does not know; attach it with LOCATION, or move it away", ErrExists, c.path(dir))
+	}
+	return c.store.Remove(ctx, dir+"/")
 }
 
 // holdsTable says whether a folder is a Hudi table with instants.
@@ -56,66 +267,17 @@ func (c *Catalog) holdsTable(ctx context.Context, dir string) (bool, error) {
 	return any, nil
 }
 
-// removeDropped ends what DROP TABLE left undone.
+// removeDropped ends removals of folders that were cut short.
 func (c *Catalog) removeDropped(ctx context.Context) error {
-	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: metaKey(noteGone), UpperBound: metaKey(noteGone[:len(noteGone)-1] + "0")}) // '0' follows '/'
-	if err != nil {
-		return err
-	}
-	defer it.Close()
-	for it.First(); it.Valid(); it.Next() {
-		if err := c.removeFolder(ctx, string(it.Key()[1+len(noteGone):])); err != nil {
-			return err
-		}
-	}
-	return it.Error()
+	return c.eachNote(noteGone, func(dir string, _ []byte) error { return c.removeFolder(ctx, dir) })
 }
 
-// removeFolder removes the folder of a dropped table. hoodie.properties goes first: a folder without it is no table.
+// removeFolder removes the folder of a table that is gone for good. hoodie.properties goes first: a folder without it is no table.
 func (c *Catalog) removeFolder(ctx context.Context, dir string) error {
 	if err := c.store.Remove(ctx, join(dir, ".hoodie/hoodie.properties"), dir+"/"); err != nil {
 		return err
 	}
 	return c.db.Delete(metaKey(noteGone+dir), pebble.Sync)
-}
-
-// moveFolder moves a table's folder, with a note that takes it back until the table's record says otherwise.
-func (c *Catalog) moveFolder(t *Table, from, to, parent string) error {
-	if err := c.db.Set(movedKey(t.id), []byte(to), pebble.Sync); err != nil {
-		return err
-	}
-	if err := c.fs.Rename(c.path(from), c.path(to)); err != nil {
-		return firstError(err, c.db.Delete(movedKey(t.id), pebble.Sync))
-	}
-	return c.syncFolder(parent)
-}
-
-// moveBack takes back the move of a table that was not renamed in the end.
-func (c *Catalog) moveBack(ctx context.Context, r *tableRecord) error {
-	to, err := c.meta(fmt.Sprintf("%s%d", noteMoved, r.ID))
-	if err != nil || to == "" {
-		return err
-	}
-	from := c.object(r.Dir)
-	if _, err := timeline.ReadProperties(ctx, c.store, from); errors.Is(err, storage.ErrNotExist) {
-		if err := c.fs.Rename(c.path(to), c.path(from)); err != nil {
-			return err
-		}
-		if err := c.syncFolder(c.fs.PathDir(c.path(from))); err != nil {
-			return err
-		}
-		p, err := timeline.ReadProperties(ctx, c.store, from)
-		if err != nil {
-			return err
-		}
-		if p[timeline.KeyName] != r.Name {
-			p[timeline.KeyName] = r.Name
-			if err := timeline.WriteProperties(ctx, c.store, from, p); err != nil {
-				return err
-			}
-		}
-	}
-	return c.db.Delete(movedKey(r.ID), pebble.Sync)
 }
 
 // forgotten gives the folders of tables of ours that the hot tier does not know.
@@ -144,4 +306,87 @@ func (c *Catalog) forgotten(ctx context.Context, folders []tableFolder) (out []t
 		}
 	}
 	return out, nil
+}
+
+// movedFolders remembers where folders went, so that what was opened by its old name before is still found: scans go on over a table
+// that is renamed or dropped.
+type movedFolders struct {
+	mu   sync.Mutex
+	list []movedFolder // guarded by mu, in order
+}
+
+type movedFolder struct {
+	from, to string
+	at       index.Seq // snapshots from then on do not know the old name
+}
+
+// movedMax bounds what is remembered.
+const movedMax = 4096
+
+func (m *movedFolders) note(from, to string, at index.Seq) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.list) >= movedMax {
+		m.list = append(m.list[:0:0], m.list[len(m.list)/2:]...)
+	}
+	m.list = append(m.list, movedFolder{from + "/", to + "/", at})
+}
+
+// forget drops what no snapshot needs any more.
+func (m *movedFolders) forget(oldest index.Seq) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for n < len(m.list) && m.list[n].at < oldest {
+		n++
+	}
+	m.list = m.list[n:]
+}
+
+// places gives the names that an object may have now, in the order in which folders moved.
+func (m *movedFolders) places(name string) (out []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range m.list {
+		rest, ok := strings.CutPrefix(name, m.list[i].from)
+		if !ok {
+			continue
+		}
+		at := m.list[i].to + rest
+		out = append(out, at)
+		for _, next := range m.list[i+1:] {
+			if rest, ok := strings.CutPrefix(at, next.from); ok {
+				at = next.to + rest
+				out = append(out, at)
+			}
+		}
+	}
+	return out
+}
+
+// movedStore is the store that data files are read from.
+type movedStore struct {
+	*storage.Local
+	moved *movedFolders
+}
+
+func (s movedStore) Open(ctx context.Context, name string) (storage.Object, error) {
+	o, err := s.Local.Open(ctx, name)
+	if !errors.Is(err, storage.ErrNotExist) {
+		return o, err
+	}
+	for _, at := range s.moved.places(name) {
+		if o, oerr := s.Local.Open(ctx, at); !errors.Is(oerr, storage.ErrNotExist) {
+			return o, oerr
+		}
+	}
+	return nil, err
+}
+
+func (c *Catalog) syncFolder(dir string) error {
+	f, err := c.fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return firstError(f.Sync(), f.Close())
 }

@@ -92,16 +92,16 @@ func TestFoldersWithRowsStay(t *testing.T) {
 	v, _ := c.Table("d", "v")
 	require.Equal(t, "[1 a 1]", scanAll(t, c, v))
 
-	// DROP TABLE that ended after its decision.
+	// DROP TABLE that ended after its decision: the folder stands under both names.
+	u, _ := c.Table("d", "u")
 	copyFolder("u", "y")
 	require.NoError(t, c.DropTable(ctx, "d", "u"))
 	copyFolder("y", "u")
 	require.NoError(t, fs.RemoveAll("data/warehouse/d/y"))
-	require.NoError(t, c.db.Set(metaKey(noteGone+c.object("d/u")), []byte{1}, nil))
-	make1("u")
-	require.NoError(t, c.DropTable(ctx, "d", "u"))
-	copyFolder("t", "u")
-	require.NoError(t, c.db.Set(metaKey(noteGone+c.object("d/u")), []byte{1}, nil))
+	steps := &folderSteps{Moves: []folderMove{{u.id, c.object("d/u"), c.object(c.droppedDir(u.id))}}}
+	b := c.db.NewBatch()
+	require.NoError(t, c.noteSteps(b, steps))
+	require.NoError(t, b.Commit(nil))
 	require.NoError(t, fs.RemoveAll("data/warehouse/d/x"))
 	require.NoError(t, c.Close(ctx))
 	c = testOpen(t, fs, Options{})
@@ -111,7 +111,7 @@ func TestFoldersWithRowsStay(t *testing.T) {
 
 	// The hot tier knows nothing of a table of ours.
 	tab, _ := c.Table("d", "t")
-	require.NoError(t, c.dropState(tab.id, ""))
+	require.NoError(t, c.dropState(tab.id))
 	require.NoError(t, c.Close(ctx))
 	_, err = Open(ctx, "data", Options{FS: fs})
 	require.ErrorIs(t, err, ErrLostState)

@@ -20,6 +20,7 @@ import (
 //	'p' table sequence ord   → packet row: one changed row of a commit
 //	'n' table                → next AUTO_INCREMENT value
 //	'i' table                → flush intent (JSON)
+//	'd' table                → dropped table that can be brought back (JSON)
 //	'o' table instant        → cut: the last sequence that the instant of ours holds, bytes of its rows in the journal
 const (
 	prefixMeta    = 'm'
@@ -29,9 +30,13 @@ const (
 	prefixAuto    = 'n'
 	prefixIntent  = 'i'
 	prefixOwn     = 'o'
+	prefixDropped = 'd'
 )
 
 func metaKey(name string) []byte { return append([]byte{prefixMeta}, name...) }
+
+// metaDatabases names the list of databases and their objects (JSON).
+const metaDatabases = "databases"
 
 // metaFloor names the largest sequence at or below which every commit is flushed.
 const metaFloor = "floor"

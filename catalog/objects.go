@@ -70,15 +70,9 @@ func (c *Catalog) saveWarehouse(ctx context.Context, clean bool) error {
 	if clean {
 		w.Clock = c.clock.read()
 	}
+	w.Databases = c.listDatabases()
 	for _, k := range sortedKeys(c.databases) {
 		d := c.databases[k]
-		s := savedDatabase{Name: d.Name, Body: d.Body, Objects: map[string][]Object{}}
-		for kind, dbs := range c.objects {
-			if len(dbs[k]) > 0 {
-				s.Objects[kind] = dbs[k]
-			}
-		}
-		w.Databases = append(w.Databases, s)
 		for _, n := range sortedKeys(d.tables) {
 			if t := d.tables[n]; t.Spec().Attached {
 				w.Attached = append(w.Attached, savedAttached{d.Name, t.Name(), t.record.Dir})
@@ -127,60 +121,30 @@ func (c *Catalog) Database(name string) (spelled string, body []byte, ok bool) {
 func (c *Catalog) CreateDatabase(ctx context.Context, name string, body []byte) error {
 	c.ddl.Lock()
 	defer c.ddl.Unlock()
-	k := strings.ToLower(name)
-	c.mu.Lock()
-	if c.databases[k] != nil {
-		c.mu.Unlock()
+	if err := c.finishChanges(ctx); err != nil {
+		return err
+	}
+	if _, _, ok := c.Database(name); ok {
 		return fmt.Errorf("%w: database %s", ErrExists, name)
 	}
-	c.databases[k] = &database{Name: name, Body: body, tables: map[string]*Table{}}
-	c.mu.Unlock()
-	return c.saveWarehouse(ctx, false)
+	return c.decide(ctx, &decision{Databases: append(c.savedDatabases(), savedDatabase{Name: name, Body: body})})
 }
 
 // SetDatabase replaces what is kept for the caller.
 func (c *Catalog) SetDatabase(ctx context.Context, name string, body []byte) error {
 	c.ddl.Lock()
 	defer c.ddl.Unlock()
-	c.mu.Lock()
-	d := c.databases[strings.ToLower(name)]
-	if d == nil {
-		c.mu.Unlock()
-		return fmt.Errorf("%w: database %s", ErrNotFound, name)
+	if err := c.finishChanges(ctx); err != nil {
+		return err
 	}
-	d.Body = body
-	c.mu.Unlock()
-	return c.saveWarehouse(ctx, false)
-}
-
-// DropDatabase removes a database with all its tables and objects; attached tables keep their files.
-func (c *Catalog) DropDatabase(ctx context.Context, name string) error {
-	if _, _, ok := c.Database(name); !ok {
-		return fmt.Errorf("%w: database %s", ErrNotFound, name)
-	}
-	for _, t := range c.TableNames(name) {
-		if err := c.DropTable(ctx, name, t); err != nil && !errors.Is(err, ErrNotFound) {
-			return err
+	list := c.savedDatabases()
+	for i := range list {
+		if strings.EqualFold(list[i].Name, name) {
+			list[i].Body = body
+			return c.decide(ctx, &decision{Databases: list})
 		}
 	}
-	c.ddl.Lock()
-	defer c.ddl.Unlock()
-	k := strings.ToLower(name)
-	c.mu.Lock()
-	d := c.databases[k]
-	if d == nil || len(d.tables) > 0 {
-		c.mu.Unlock()
-		return fmt.Errorf("%w: database %s changed while it was dropped", ErrConflict, name)
-	}
-	delete(c.databases, k)
-	for _, dbs := range c.objects {
-		delete(dbs, k)
-	}
-	c.mu.Unlock()
-	if err := c.store.Remove(ctx, join(c.root, escapeName(d.Name))+"/"); err != nil {
-		return fmt.Errorf("drop database %s: %w", name, err)
-	}
-	return c.saveWarehouse(ctx, false)
+	return fmt.Errorf("%w: database %s", ErrNotFound, name)
 }
 
 // Objects lists the objects of a kind in a database, in the order in which they were made.
@@ -195,44 +159,6 @@ func (c *Catalog) setObjects(kind, db string, list []Object) {
 		c.objects[kind] = map[string][]Object{}
 	}
 	c.objects[kind][strings.ToLower(db)] = list
-}
-
-// PutObject makes an object or replaces the one of that name.
-func (c *Catalog) PutObject(ctx context.Context, kind, db, name string, body []byte) error {
-	c.ddl.Lock()
-	defer c.ddl.Unlock()
-	if _, _, ok := c.Database(db); !ok && db != "" {
-		return fmt.Errorf("%w: database %s", ErrNotFound, db)
-	}
-	c.mu.Lock()
-	if db == "" && c.databases[""] == nil { // what belongs to the whole warehouse
-		c.databases[""] = &database{tables: map[string]*Table{}}
-	}
-	list := slices.Clone(c.objects[kind][strings.ToLower(db)])
-	if i := slices.IndexFunc(list, func(o Object) bool { return strings.EqualFold(o.Name, name) }); i >= 0 {
-		list[i] = Object{name, body}
-	} else {
-		list = append(list, Object{name, body})
-	}
-	c.setObjects(kind, db, list)
-	c.mu.Unlock()
-	return c.saveWarehouse(ctx, false)
-}
-
-// DropObject removes an object and tells whether there was one.
-func (c *Catalog) DropObject(ctx context.Context, kind, db, name string) (bool, error) {
-	c.ddl.Lock()
-	defer c.ddl.Unlock()
-	c.mu.Lock()
-	old := c.objects[kind][strings.ToLower(db)]
-	list := slices.DeleteFunc(slices.Clone(old), func(o Object) bool { return strings.EqualFold(o.Name, name) })
-	if len(list) == len(old) {
-		c.mu.Unlock()
-		return false, nil
-	}
-	c.setObjects(kind, db, list)
-	c.mu.Unlock()
-	return true, c.saveWarehouse(ctx, false)
 }
 
 // escapeName makes a folder name of a database's or table's name: what a file system or another engine could misread is encoded.

@@ -97,8 +97,9 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 	}
 	next := cold.with(tl, a.view)
 	next.addOwn(ownInstant{in.Instant, in.Cut, in.Bytes})
-	if in.Record != nil {
-		if err := t.redefineTo(ctx, in.Record); err != nil {
+	undo := func() {}
+	if in.Change != nil {
+		if err := t.redefineTo(in.Change.record(t.id)); err != nil {
 			return err
 		}
 		if a, err = t.reindex(ctx, tl); err != nil { // the keys may be others now
@@ -106,6 +107,12 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 		}
 	}
 	err = t.swap(next, a, func(b *pebble.Batch) error {
+		if in.Change != nil {
+			var err error
+			if undo, err = c.put(b, in.Change); err != nil {
+				return err
+			}
+		}
 		if in.Replace {
 			t.forget(in.Cut)
 			return firstError(c.index.DropKeys(b, t.id), t.closeIntent(b))
@@ -129,10 +136,15 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 		t.forget(in.Cut)
 		return t.closeIntent(b)
 	})
-	if err == nil {
-		c.log.Info("finished a flush that was cut short", "table", d.String(), "instant", in.Instant)
+	if err != nil {
+		undo()
+		return err
 	}
-	return err
+	c.log.Info("finished a flush that was cut short", "table", d.String(), "instant", in.Instant)
+	if in.Change != nil {
+		return c.enforce(ctx, in.Change)
+	}
+	return nil
 }
 
 // archived tells whether an instant that is no longer on the active timeline completed before it was archived.
@@ -151,23 +163,25 @@ func (c *Catalog) archived(ctx context.Context, d *tableDef, tl *timeline.Timeli
 	return false, nil
 }
 
-// redefineTo makes a record the table's, as the rewrite that was cut short would have.
-func (t *Table) redefineTo(ctx context.Context, r *tableRecord) error {
-	c := t.c
-	if err := c.writeProperties(ctx, r); err != nil {
-		return err
+// redefineTo compiles a record's definition as the table's, as the rewrite that was cut short would have.
+func (t *Table) redefineTo(r *tableRecord) error {
+	if r == nil {
+		return nil
 	}
-	p, err := timeline.ReadProperties(ctx, c.store, c.object(r.Dir))
+	spec, _, err := r.Def.spec()
 	if err != nil {
 		return err
 	}
-	d, err := c.compile(r, p)
+	p, err := t.c.properties(r, spec)
 	if err != nil {
 		return err
 	}
-	c.commitMu.Lock()
-	t.record = *r
-	c.commitMu.Unlock()
+	here := *r
+	here.Dir, here.Database, here.Name = t.record.Dir, t.record.Database, t.record.Name // it is renamed later
+	d, err := t.c.compile(&here, p)
+	if err != nil {
+		return err
+	}
 	t.setDef(d)
 	return nil
 }

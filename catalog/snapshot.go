@@ -21,6 +21,7 @@ type snapshot struct {
 	p     *pebble.Snapshot
 	seq   index.Seq // commits at or below are seen
 	colds map[index.TableID]*coldState
+	taken time.Time
 
 	refs atomic.Int32 // scans that are under way keep the pebble snapshot open
 	once sync.Once
@@ -32,7 +33,8 @@ func (c *Catalog) newSnapshot() (*snapshot, error) {
 	if c.closed {
 		return nil, ErrClosed
 	}
-	s := &snapshot{c: c, seq: index.Seq(c.durable.Load())}
+	s := &snapshot{c: c, seq: index.Seq(c.durable.Load()), taken: time.Now()}
+	c.pins.add(s, s.seq)
 	s.p = c.db.NewSnapshot()
 	s.colds = *c.colds.Load()
 	s.refs.Store(1)
@@ -45,6 +47,7 @@ func (s *snapshot) hold() { s.refs.Add(1) }
 func (s *snapshot) release() {
 	if s.refs.Add(-1) == 0 {
 		_ = s.p.Close() // only a double close fails
+		s.c.pins.remove(s)
 		s.c.open.Done()
 	}
 }

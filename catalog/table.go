@@ -379,10 +379,7 @@ func (t *Table) PeekAutoIncrement(ctx context.Context) (uint64, error) {
 
 // SetAutoIncrement sets the next value, as ALTER TABLE … AUTO_INCREMENT does.
 func (t *Table) SetAutoIncrement(ctx context.Context, next uint64) error {
-	t.auto.Lock()
-	t.auto.next = max(next, 1)
-	t.auto.Unlock()
-	return t.c.changeDefinition(ctx, t, func(d *definition) { d.AutoNext = max(next, 1) })
+	return t.c.Change(ctx, Change{Tables: []TableChange{{Table: t, AutoNext: max(next, 1)}}})
 }
 
 // NoteAutoIncrement raises the counter above a value that a row brought itself.

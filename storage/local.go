@@ -429,6 +429,54 @@ func (l *Local) Remove(ctx context.Context, names ...string) error {
 	return nil
 }
 
+// Rename moves a folder with all that it holds to a name that is free, durably: after a crash it stands under one of both names, or,
+// since two folders are synced one after the other, under both. ErrNotExist if there is no such folder.
+func (l *Local) Rename(ctx context.Context, from, to string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	oldDir, oldPath, _, err := l.split(from)
+	if err != nil {
+		return err
+	}
+	newDir, newPath, _, err := l.split(to)
+	if err != nil {
+		return err
+	}
+	if err := l.ensureDir(newDir); err != nil {
+		return fmt.Errorf("rename %s to %s: %w", from, to, err)
+	}
+	l.forget()
+	if err := l.fs.Rename(oldPath, newPath); err != nil {
+		if notExist(err) {
+			err = ErrNotExist
+		}
+		return fmt.Errorf("rename %s to %s: %w", from, to, err)
+	}
+	// The new name first: a crash in between must not lose both.
+	err = l.syncDir(newDir)
+	if err == nil && oldDir != newDir {
+		err = l.syncDir(oldDir)
+	}
+	if err != nil {
+		return fmt.Errorf("rename %s to %s: %w", from, to, err)
+	}
+	return nil
+}
+
+// HasFolder says whether there is a folder of that name.
+func (l *Local) HasFolder(name string) (bool, error) {
+	path, err := l.dirPath(name)
+	if err != nil {
+		return false, err
+	}
+	st, err := l.fs.Stat(path)
+	if notExist(err) {
+		return false, nil
+	}
+	return err == nil && st.IsDir(), err
+}
+
 func (l *Local) crcPath(dir, last string) string { return l.fs.PathJoin(dir, "."+last+".crc") }
 
 func (l *Local) removeFile(path string) error {
