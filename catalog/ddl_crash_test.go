@@ -126,7 +126,10 @@ func ddlSteps() []ddlStep {
 		ddlChange("drop database", func(c *Catalog) Change { return Change{DropDatabase: "d"} }),
 		{"undrop database", func(ctx context.Context, c *Catalog) error { return c.UndropDatabase(ctx, "d") }},
 		flush,
-		{"truncate", func(ctx context.Context, c *Catalog) error { _, err := c.TruncateTable(ctx, ddlTable(c, "e.t")); return err }},
+		{"truncate", func(ctx context.Context, c *Catalog) error {
+			_, err := c.TruncateTable(ctx, ddlTable(c, "e.t"))
+			return err
+		}},
 		ddlInsert("e.t", 1),
 		ddlChange("drop for good", func(c *Catalog) Change { return Change{DropDatabase: "e", Retention: -1} }),
 		ddlChange("drop for a moment", func(c *Catalog) Change {
@@ -217,7 +220,7 @@ func TestDDLCrash(t *testing.T) {
 		done int // steps that were acknowledged
 		what string
 	}
-	stride := envInt("STEP", 7) // every operation with STEP=1
+	stride := envInt("STEP", 9) // every operation with STEP=1
 	fs := newCloneFS()
 	var mu sync.Mutex
 	var cuts []cut

@@ -297,6 +297,11 @@ func (c *Catalog) undrop(ctx context.Context, list []droppedTable, db *droppedDa
 
 // PurgeDropped removes for good what was dropped longer ago than its retention, unless a snapshot that is older still reads it.
 func (c *Catalog) PurgeDropped(ctx context.Context) error {
+	oldest, ok := c.pins.oldest(c.o.SnapshotMax)
+	if !ok {
+		oldest = index.Seq(c.durable.Load())
+	}
+	c.moved.forget(oldest)
 	list, err := c.droppedTables()
 	if err != nil || len(list) == 0 {
 		return err
@@ -415,4 +420,3 @@ func (c *Catalog) DropObject(ctx context.Context, kind, db, name string) (bool, 
 	}
 	return err == nil, err
 }
-

@@ -25,7 +25,7 @@ func (e *Engine) temporaryCatalog(ctx context.Context) (*catalog.Catalog, error)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.temps == nil {
-		c, err := catalog.Open(ctx, "temporary", catalog.Options{FS: vfs.NewMem(), SortKey: SortKey})
+		c, err := catalog.Open(ctx, "temporary", catalog.Options{FS: vfs.NewMem(), SortKey: SortKey, DropRetention: -1})
 		if err != nil {
 			return nil, fmt.Errorf("opening the catalog of temporary tables: %w", err)
 		}

@@ -33,7 +33,7 @@ type Options struct {
 	Logger   *slog.Logger
 }
 
-// Runner flushes bins that are due, and looks for instants of other engines.
+// Runner flushes bins that are due, looks for instants of other engines, and removes dropped tables whose retention ended.
 type Runner struct {
 	c    *catalog.Catalog
 	o    Options
@@ -78,7 +78,7 @@ func (r *Runner) run(ctx context.Context) {
 	defer r.done.Done()
 	tick := time.NewTicker(r.o.Tick)
 	defer tick.Stop()
-	var polled time.Time
+	var polled, purged time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -91,9 +91,18 @@ func (r *Runner) run(ctx context.Context) {
 					r.o.Logger.Error("look for instants of other engines", "err", err)
 				}
 			}
+			if now.Sub(purged) >= purgeEvery {
+				purged = now
+				if err := r.c.PurgeDropped(ctx); err != nil && ctx.Err() == nil {
+					r.o.Logger.Error("remove dropped tables whose retention ended", "err", err)
+				}
+			}
 		}
 	}
 }
+
+// purgeEvery is how often dropped tables are looked at.
+const purgeEvery = 10 * time.Second
 
 // Run flushes every bin that is due.
 func (r *Runner) Run(ctx context.Context) {
