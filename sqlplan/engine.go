@@ -21,6 +21,10 @@ import (
 // commitModeVariable is the system variable that says when other engines see a commit: buffered (default) or instant.
 const commitModeVariable = "lakesql_commit_mode"
 
+// directWriteVariable is the system variable that allows statements which need little of the front end to go around it. They
+// do the same either way; it is there to find out, should anyone doubt it.
+const directWriteVariable = "lakesql_direct_write"
+
 // DefaultCollation is MySQL's default for new databases and connections. The front end's own default compares bytes.
 const DefaultCollation = sql.Collation_utf8mb4_0900_ai_ci
 
@@ -137,6 +141,12 @@ func setVariables(collation sql.CollationID) error {
 			Dynamic: true,
 			Type:    types.NewSystemEnumType(commitModeVariable, "buffered", "instant"),
 			Default: "buffered",
+		}, &sql.MysqlSystemVariable{
+			Name:    directWriteVariable,
+			Scope:   sql.GetMysqlScope(sql.SystemVariableScope_Both),
+			Dynamic: true,
+			Type:    types.NewSystemBoolType(directWriteVariable),
+			Default: int8(1),
 		}})
 		addMissing(missingVariables())
 		sql.SystemVariables.AddSystemVariables(transactionVariables())

@@ -3,6 +3,7 @@ package sqlplan
 import (
 	"errors"
 
+	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/plan"
 
@@ -22,7 +23,7 @@ const (
 // Loader adds the rows of one statement to a table by column: values go from text into the columns of a storage.Batch, with
 // no row of the front end in between. It looks at nothing but types and keys: triggers, constraints, defaults and generated
 // columns are its user's matter. A row is added by one value for each LoaderColumn and EndRow.
-// A Loader belongs to the goroutine of its statement.
+// A Loader belongs to the goroutine of its statement. Once there are many rows, another one puts them into the transaction.
 type Loader struct {
 	// OnDuplicate is told of each row that was left out, by the front end's error for it; nil: nobody asks.
 	OnDuplicate func(err error)
@@ -35,11 +36,18 @@ type Loader struct {
 	bytes   int64 // of text in b
 	row     storage.Row
 	counts  LoadCounts
-	failed  error
 	closed  bool
 
-	generates bool   // zero stands for the next AUTO_INCREMENT value
-	firstID   uint64 // first value that was generated, 0: none
+	pending      []storage.Batch // the first rows
+	pendingRows  int
+	pendingBytes int64
+	pipe         *bulkPipe // nil: there are few rows yet
+
+	auto      *LoaderColumn // AUTO_INCREMENT; nil: none
+	generates bool          // zero stands for the next value
+	generated bool          // the row that is being added got the next one
+	given     any           // largest value that rows brought since the counter was raised
+	firstID   uint64        // first value that was generated, 0: none
 }
 
 // LoadCounts are the rows that a Loader was given.
@@ -61,7 +69,30 @@ type LoaderColumn struct {
 
 const (
 	loaderBatchBytes = 8 << 20 // of text: a batch that has them is handed on though it has few rows
+	// Fewer rows than these go into the transaction one by one.
+	loaderBulkRows  = 2 * storage.BatchRows
+	loaderBulkBytes = 2 * loaderBatchBytes
 )
+
+func (d Duplicates) catalog() catalog.DuplicateMode {
+	switch d {
+	case DuplicatesIgnore:
+		return catalog.DuplicateIgnore
+	case DuplicatesReplace:
+		return catalog.DuplicateReplace
+	}
+	return catalog.DuplicateFail
+}
+
+// DirectWrites tells whether the session's writes may go around the front end's rows.
+func DirectWrites(ctx *sql.Context) bool {
+	v, err := ctx.GetSessionVariable(ctx, directWriteVariable)
+	if err != nil {
+		return false // the engine is not ours
+	}
+	on, err := sql.ConvertToBool(ctx, v)
+	return err == nil && on
+}
 
 // NewLoader begins to load the table into which an INSERT goes. It gives nil if that is no table of ours, or one whose rows
 // have to come one at a time: it has VIRTUAL columns or event times, or the statement names meta columns.
@@ -91,6 +122,9 @@ func NewLoader(ctx *sql.Context, destination sql.Node, mode Duplicates) (*Loader
 		lc := &LoaderColumn{l: l, dst: l.b.Column(c.field), field: c.field, codec: c.codec, auto: c.column == own.def.auto}
 		lc.exact = exactWriter(c.codec, lc.dst)
 		l.columns[c.column] = lc
+		if lc.auto {
+			l.auto = lc
+		}
 	}
 	return l, nil
 }
@@ -142,6 +176,13 @@ func (c *LoaderColumn) Value(ctx *sql.Context, v any) error {
 
 func (c *LoaderColumn) generate(ctx *sql.Context) error {
 	t := c.l.ed.table
+	if c.l.given != nil {
+		// Rows before, which the table has not taken yet, bring numbers of their own.
+		if err := c.l.noteValue(ctx, c.l.given); err != nil {
+			return err
+		}
+		c.l.given = nil
+	}
 	n, err := t.GetNextAutoIncrementValue(ctx, nil)
 	if err != nil {
 		return err
@@ -149,6 +190,7 @@ func (c *LoaderColumn) generate(ctx *sql.Context) error {
 	if c.l.firstID == 0 {
 		c.l.firstID = n
 	}
+	c.l.generated = true
 	x, err := c.codec.toStorage(n)
 	if err != nil {
 		return mysqlError(err)
@@ -167,6 +209,13 @@ func (c *LoaderColumn) Last() (any, error) {
 
 // EndRow adds the row whose columns have their values.
 func (l *Loader) EndRow(ctx *sql.Context) error {
+	if l.auto != nil {
+		if l.generated {
+			l.generated = false
+		} else if v := l.auto.dst.Last(); l.given == nil || moreThan(v, l.given) {
+			l.given = v
+		}
+	}
 	l.b.EndRow()
 	if l.b.Len() < storage.BatchRows && l.bytes < loaderBatchBytes {
 		return nil
@@ -175,16 +224,42 @@ func (l *Loader) EndRow(ctx *sql.Context) error {
 }
 
 // UndoRow drops the values that were added since the last row.
-func (l *Loader) UndoRow() { l.b.UndoRow() }
+func (l *Loader) UndoRow() {
+	l.b.UndoRow()
+	l.generated = false
+}
 
-// flush hands on the rows collected.
+// flush hands on the rows collected. The first ones wait until there are enough of them for a load of the catalog's.
 func (l *Loader) flush(ctx *sql.Context) error {
-	if l.b.Len() == 0 {
-		return nil
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	batch := l.b.Batch()
+	l.pendingBytes += l.bytes
 	l.bytes = 0
-	return l.insert(ctx, batch)
+	if l.pipe == nil {
+		l.pending = append(l.pending, batch)
+		l.pendingRows += batch.Rows
+		if l.pendingRows < loaderBulkRows && l.pendingBytes < loaderBulkBytes {
+			return nil
+		}
+		bulk, err := l.ed.tx.BulkInsert(ctx, l.ed.table.t, l.mode.catalog())
+		if err != nil {
+			return mysqlError(err)
+		}
+		l.pipe = newBulkPipe(bulk)
+		for _, b := range l.pending {
+			if err := l.pipe.add(b); err != nil {
+				return l.ed.changed(ctx, err)
+			}
+		}
+		l.pending = nil
+		return nil
+	}
+	if err := l.pipe.add(batch); err != nil {
+		return l.ed.changed(ctx, err)
+	}
+	return nil
 }
 
 // insert adds the rows of a batch to the transaction one by one.
@@ -227,23 +302,42 @@ func (l *Loader) insert(ctx *sql.Context, batch storage.Batch) error {
 
 // note raises the AUTO_INCREMENT counter above the value of a row that the table took.
 func (l *Loader) note(ctx *sql.Context, row storage.Row) error {
-	i := l.ed.table.def.auto
-	if i < 0 {
+	if l.auto == nil {
 		return nil
 	}
-	c := l.columns[i]
-	v, err := c.codec.fromValue(row[c.field])
+	return l.noteValue(ctx, row[l.auto.field])
+}
+
+func (l *Loader) noteValue(ctx *sql.Context, x any) error {
+	v, err := l.auto.codec.fromValue(x)
 	if err != nil {
 		return mysqlError(err)
 	}
-	r := make(sql.Row, i+1)
-	r[i] = v
-	return l.ed.noteNumber(ctx, r)
+	row := make(sql.Row, l.ed.table.def.auto+1)
+	row[l.ed.table.def.auto] = v
+	return l.ed.noteNumber(ctx, row)
+}
+
+// moreThan compares values of an AUTO_INCREMENT column.
+func moreThan(a, b any) bool {
+	switch a := a.(type) {
+	case int32:
+		return a > b.(int32)
+	case int64:
+		return a > b.(int64)
+	case float32:
+		return a > b.(float32)
+	case float64:
+		return a > b.(float64)
+	case decimal128.Num:
+		return a.Greater(b.(decimal128.Num))
+	}
+	return false
 }
 
 // Finish adds what waits and ends the load.
 func (l *Loader) Finish(ctx *sql.Context) (LoadCounts, error) {
-	err := l.flush(ctx)
+	err := l.finish(ctx)
 	if err == nil {
 		err = l.ed.StatementComplete(ctx)
 	}
@@ -256,6 +350,37 @@ func (l *Loader) Finish(ctx *sql.Context) (LoadCounts, error) {
 	return l.counts, l.close(ctx)
 }
 
+func (l *Loader) finish(ctx *sql.Context) error {
+	if l.b.Len() > 0 {
+		if err := l.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if l.pipe == nil {
+		for i, b := range l.pending {
+			if err := l.insert(ctx, b); err != nil {
+				return err
+			}
+			l.pending[i] = storage.Batch{}
+		}
+		return nil
+	}
+	res, err := l.pipe.finish()
+	if err != nil {
+		return l.ed.changed(ctx, err)
+	}
+	l.counts = LoadCounts{Added: res.Rows, Ignored: res.Ignored, Replaced: res.Replaced}
+	for _, dup := range l.pipe.ignored {
+		if l.OnDuplicate != nil {
+			l.OnDuplicate(l.ed.changed(ctx, dup))
+		}
+	}
+	if l.given != nil {
+		return l.noteValue(ctx, l.given)
+	}
+	return nil
+}
+
 // FirstID is the first AUTO_INCREMENT value that was generated, 0 if none was.
 func (l *Loader) FirstID() uint64 { return l.firstID }
 
@@ -263,6 +388,9 @@ func (l *Loader) FirstID() uint64 { return l.firstID }
 func (l *Loader) Abort(ctx *sql.Context, cause error) error {
 	if l.closed {
 		return nil
+	}
+	if l.pipe != nil {
+		l.pipe.abort()
 	}
 	err := l.ed.DiscardChanges(ctx, cause)
 	if cerr := l.close(ctx); err == nil {

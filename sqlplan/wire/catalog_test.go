@@ -78,14 +78,14 @@ func BenchmarkLoadIntoCatalog(b *testing.B) {
 	})
 	exec(b, openDatabase(b, s, ""), "CREATE DATABASE d")
 	db := open(b, s, "allowAllFiles=true")
-	data := lineitem(50000)
+	data := lineitem(200000)
 	driver.RegisterReaderHandler("li", func() io.Reader { return bytes.NewReader(data) })
 	rows := 0
 	for b.Loop() {
 		exec(b, db, "DROP TABLE IF EXISTS li")
 		exec(b, db, lineitemTable)
 		exec(b, db, "LOAD DATA LOCAL INFILE 'Reader::li' INTO TABLE li FIELDS TERMINATED BY '|'")
-		rows += 50000
+		rows += 200000
 	}
 	b.ReportMetric(float64(rows)/b.Elapsed().Seconds(), "rows/s")
 }

@@ -43,7 +43,7 @@ func (c *valueConverter) value(ctx *sql.Context, i int, v any) (any, error) {
 // notNull is the value that stands in for NULL in column i.
 func (c *valueConverter) notNull(ctx *sql.Context, i int) (any, error) {
 	col := c.schema[i]
-	err := sql.ErrInsertIntoNonNullableProvidedNull.New(col.Name)
+	err := mysql.NewSQLError(1263, "22004", "Column set to default value; NULL supplied to NOT NULL column '%s' at row %d", col.Name, c.line)
 	if !c.ignore {
 		return nil, err
 	}
@@ -234,4 +234,3 @@ func readyTest(t sql.Type) func(any) bool {
 	}
 	return func(any) bool { return false }
 }
-

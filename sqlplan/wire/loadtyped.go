@@ -50,7 +50,7 @@ type typedRest struct {
 // newTypedLoad gives nil if the statement has to go by rows.
 func newTypedLoad(ctx *sql.Context, ii *plan.InsertInto, m *Metrics) (*typedLoad, error) {
 	ld := loadOf(ii)
-	if ld == nil || ii.HasAfterTrigger || len(ii.Returning) > 0 || ii.OnDupExprs.HasUpdates() || ld.SetExprs != nil {
+	if ld == nil || ii.HasAfterTrigger || len(ii.Returning) > 0 || ii.OnDupExprs.HasUpdates() || ld.SetExprs != nil || !sqlplan.DirectWrites(ctx) {
 		return nil, nil
 	}
 	dest, ok := ii.Destination.(*plan.InsertDestination)

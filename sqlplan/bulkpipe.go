@@ -1,0 +1,82 @@
+package sqlplan
+
+import (
+	"sync/atomic"
+
+	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/storage"
+)
+
+// bulkPipe hands batches to a load of the catalog, which encodes and writes them in a goroutine of its own while the next
+// ones are made. It holds at most pipeDepth batches that wait.
+type bulkPipe struct {
+	bulk *catalog.Bulk
+	in   chan storage.Batch
+	done chan struct{}
+	err  atomic.Pointer[error] // of Append; what comes after it is dropped
+	over bool
+
+	// of the goroutine, until done
+	ignored []*catalog.DuplicateKeyError // the first rows that were left out
+}
+
+const (
+	pipeDepth = 2
+	// ignoredMax is as many rows as warnings are kept for.
+	ignoredMax = 1024
+)
+
+func newBulkPipe(bulk *catalog.Bulk) *bulkPipe {
+	p := &bulkPipe{bulk: bulk, in: make(chan storage.Batch, pipeDepth), done: make(chan struct{})}
+	bulk.OnIgnored = func(dup *catalog.DuplicateKeyError) {
+		if len(p.ignored) < ignoredMax {
+			p.ignored = append(p.ignored, dup)
+		}
+	}
+	go p.run()
+	return p
+}
+
+func (p *bulkPipe) run() {
+	defer close(p.done)
+	for batch := range p.in {
+		if p.err.Load() != nil {
+			continue
+		}
+		if err := p.bulk.Append(batch); err != nil {
+			p.err.Store(&err)
+		}
+	}
+}
+
+// add waits until there is room. It gives the error of a batch before.
+func (p *bulkPipe) add(b storage.Batch) error {
+	p.in <- b
+	if err := p.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (p *bulkPipe) wait() {
+	if !p.over {
+		p.over = true
+		close(p.in)
+	}
+	<-p.done
+}
+
+// finish waits for the batches and ends the load.
+func (p *bulkPipe) finish() (catalog.BulkResult, error) {
+	p.wait()
+	if err := p.err.Load(); err != nil {
+		return catalog.BulkResult{}, *err
+	}
+	return p.bulk.Finish()
+}
+
+// abort ends the load without a trace, if it is not over.
+func (p *bulkPipe) abort() {
+	p.wait()
+	p.bulk.Abort()
+}
