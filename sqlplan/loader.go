@@ -381,6 +381,19 @@ func (l *Loader) finish(ctx *sql.Context) error {
 	return nil
 }
 
+// First gives the error that a statement ends with whose present row has failed: that of a row before, which waited to be
+// added, if there is one, else cause.
+func (l *Loader) First(ctx *sql.Context, cause error) error {
+	if l.mode != DuplicatesFail || ctx.Err() != nil {
+		return cause
+	}
+	l.UndoRow()
+	if err := l.finish(ctx); err != nil {
+		return err
+	}
+	return cause
+}
+
 // FirstID is the first AUTO_INCREMENT value that was generated, 0 if none was.
 func (l *Loader) FirstID() uint64 { return l.firstID }
 

@@ -226,7 +226,7 @@ func (it *typedLoad) run(ctx *sql.Context) (sqlplan.LoadCounts, error) {
 		}
 		keep, err := it.line(ctx)
 		if err != nil {
-			return none, err
+			return none, it.dst.First(ctx, err)
 		}
 		if !keep {
 			it.dst.UndoRow()
