@@ -46,13 +46,16 @@ type Options struct {
 
 // Engine is the SQL engine over one catalog.
 type Engine struct {
-	catalog   *catalog.Catalog
-	sql       *sqle.Engine
-	user      string
-	collation sql.CollationID
-	parser    sql.Parser
-	localIDs  atomic.Uint32 // of sessions without a connection
-	plainText bool          // SHOW and EXPLAIN in the front end's words, which its own test suite compares
+	catalog    *catalog.Catalog
+	sql        *sqle.Engine
+	user       string
+	collation  sql.CollationID
+	parser     sql.Parser
+	localIDs   atomic.Uint32 // of sessions without a connection
+	writeLocks writeLocks
+	userLocks  userLocks
+	waiting    sync.Map // connection id → what it waits for, but for locks of the catalog, as SHOW PROCESSLIST says it
+	plainText  bool     // SHOW and EXPLAIN in the front end's words, which its own test suite compares
 
 	mu          sync.Mutex
 	definitions map[*catalog.Table]*definition // guarded by mu
@@ -95,6 +98,7 @@ func NewEngine(ctx context.Context, c *catalog.Catalog, o Options) (*Engine, err
 	a := b.Build()
 	addLockRule(a)
 	a.Catalog.AuthHandler = lockHandler{a.Catalog.AuthHandler}
+	mendTransactionsTable(a.Catalog.InfoSchema)
 	a.ExecBuilder.PriorityBuilder = execBuilder{front: a.ExecBuilder, plain: e.plainText}
 	e.sql = sqle.New(a, &sqle.Config{VersionPostfix: o.Version, IsReadOnly: o.ReadOnly})
 	if err := e.loadUsers(ctx, o.Password); err != nil {
@@ -215,6 +219,12 @@ func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 		if changed {
 			return b.front.Build(ctx, u, row)
 		}
+	case *plan.LockTables:
+		return sql.RowsToRowIter(), sessionOf(ctx).lockTables(ctx, n)
+	case *plan.UnlockTables:
+		return sql.RowsToRowIter(), sessionOf(ctx).unlockTables(ctx)
+	case *plan.StartTransaction:
+		return sql.RowsToRowIter(), sessionOf(ctx).startExplicit(ctx, n.TransChar)
 	case *exactRows:
 		return b.front.Build(ctx, n.rows, row)
 	case *plan.InsertInto:

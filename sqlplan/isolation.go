@@ -305,6 +305,9 @@ func (s *Session) startExplicit(ctx *sql.Context, c sql.TransactionCharacteristi
 			return err
 		}
 	}
+	if s.held != nil && !s.held.all {
+		s.unhold()
+	}
 	tx, err := s.StartTransaction(ctx, c)
 	if err != nil {
 		return err

@@ -108,6 +108,11 @@ const lockRuleID = noImplicitCommit + 1
 // lockRule is the last analyzer rule: it tells the tables of a plan for what they are read. A subquery is analyzed before the
 // statement that it stands in, whose turn comes last.
 func lockRule(ctx *sql.Context, _ *analyzer.Analyzer, n sql.Node, _ *plan.Scope, _ analyzer.RuleSelector, _ *sql.QueryFlags) (sql.Node, transform.TreeIdentity, error) {
+	if s, ok := ctx.Session.(*Session); ok && s.held != nil {
+		if err := s.held.check(ctx, n); err != nil {
+			return nil, transform.SameTree, err
+		}
+	}
 	switch n.(type) {
 	case *plan.Project, *plan.Filter, *plan.Limit, *plan.Offset, *plan.Sort, *plan.TopN, *plan.GroupBy, *plan.Distinct, *plan.Having,
 		*plan.ResolvedTable, *plan.IndexedTableAccess, *plan.JoinNode:

@@ -68,7 +68,7 @@ func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, 
 	if f, ok := stmt.(*ast.Flush); ok {
 		name := strings.ToLower(f.Option.Name)
 		if name == "table" || name == "tables" || strings.HasPrefix(name, "tables ") {
-			return ast.InjectedStatement{Statement: flushStatement{p.engine.catalog}, Auth: f.Auth}, nil
+			return ast.InjectedStatement{Statement: flushStatement{p.engine.catalog, f.Option.ReadLock, f.Option.Tables}, Auth: f.Auth}, nil
 		}
 		return stmt, nil
 	}
@@ -125,14 +125,19 @@ func (s *Session) truncate(name string) {
 }
 
 // flushStatement is FLUSH TABLES.
-type flushStatement struct{ c *catalog.Catalog }
+type flushStatement struct {
+	c    *catalog.Catalog
+	lock bool // WITH READ LOCK
+	// tables are those that are locked; none: all. All are flushed, so that other engines see one cut.
+	tables []ast.TableName
+}
 
 func (f flushStatement) WithResolvedChildren(context.Context, []any) (any, error) {
-	return &flushTables{f.c}, nil
+	return &flushTables{f}, nil
 }
 
 // flushTables writes what waits in the hot tier as Hudi instants, so that other engines see one cut over all tables.
-type flushTables struct{ c *catalog.Catalog }
+type flushTables struct{ flushStatement }
 
 var _ sql.ExecSourceRel = (*flushTables)(nil)
 
@@ -150,6 +155,11 @@ func (f *flushTables) WithChildren(_ *sql.Context, children ...sql.Node) (sql.No
 }
 
 func (f *flushTables) RowIter(ctx *sql.Context, _ sql.Row) (sql.RowIter, error) {
+	if f.lock { // before, so that the files hold what the client reads until it unlocks
+		if err := sessionOf(ctx).lockForFlush(ctx, f.tables); err != nil {
+			return nil, err
+		}
+	}
 	if err := f.c.Flush(ctx, "FLUSH TABLES"); err != nil {
 		return nil, mysqlError(err)
 	}

@@ -3,40 +3,33 @@ package sqlplan
 import (
 	"fmt"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/dolthub/go-mysql-server/sql"
-	"github.com/dolthub/go-mysql-server/sql/types"
-	"github.com/dolthub/vitess/go/sqltypes"
+	"github.com/dolthub/go-mysql-server/sql/information_schema"
+
+	"github.com/lakesql/lakesql/catalog"
 )
 
-// performanceSchema is the name of a database that programs read when they connect. It has the variables; nothing is
-// measured in it.
+// performanceSchema is the name of a database that programs read when they connect, or when they look for locks. It has the
+// variables and what transactions lock; nothing is measured in it.
 const performanceSchema = "performance_schema"
 
-// performanceDatabase is that database. It can only be read.
-type performanceDatabase struct{}
-
-var (
-	_ sql.Database         = performanceDatabase{}
-	_ sql.ReadOnlyDatabase = performanceDatabase{}
-	_ sql.CollatedDatabase = performanceDatabase{}
-)
-
-// variableTables are its tables, with how each finds its names and values.
-var variableTables = map[string]func(*sql.Context) map[string]any{
-	"session_variables": func(ctx *sql.Context) map[string]any { return ctx.GetAllSessionVariables() },
-	"global_variables":  func(*sql.Context) map[string]any { return sql.SystemVariables.GetAllGlobalVariables() },
-	"session_status":    func(ctx *sql.Context) map[string]any { return statusValues(ctx.Session.GetAllStatusVariables(ctx)) },
-	"global_status": func(*sql.Context) map[string]any {
+var performanceDatabase = newVirtualDatabase(performanceSchema, []virtualTable{
+	variableTable("session_variables", func(ctx *sql.Context) map[string]any { return ctx.GetAllSessionVariables() }),
+	variableTable("global_variables", func(*sql.Context) map[string]any { return sql.SystemVariables.GetAllGlobalVariables() }),
+	variableTable("session_status", func(ctx *sql.Context) map[string]any { return statusValues(ctx.Session.GetAllStatusVariables(ctx)) }),
+	variableTable("global_status", func(*sql.Context) map[string]any {
 		out := map[string]any{}
 		for name, v := range sql.StatusVariables.NewGlobalMap() {
 			out[name] = v.Value()
 		}
 		return out
-	},
-}
+	}),
+	{name: "data_locks", columns: dataLocksColumns, rows: dataLocksRows},
+	{name: "data_lock_waits", columns: dataLockWaitsColumns, rows: dataLockWaitsRows},
+})
 
 func statusValues(all map[string]sql.StatusVarValue) map[string]any {
 	out := make(map[string]any, len(all))
@@ -46,65 +39,22 @@ func statusValues(all map[string]sql.StatusVarValue) map[string]any {
 	return out
 }
 
-func (performanceDatabase) Name() string                              { return performanceSchema }
-func (performanceDatabase) IsReadOnly() bool                          { return true }
-func (performanceDatabase) GetCollation(*sql.Context) sql.CollationID { return DefaultCollation }
-func (performanceDatabase) SetCollation(*sql.Context, sql.CollationID) error {
-	return sql.ErrReadOnly.New()
-}
-
-func (performanceDatabase) GetTableNames(*sql.Context) ([]string, error) {
-	var names []string
-	for name := range variableTables {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
-}
-
-func (performanceDatabase) GetTableInsensitive(_ *sql.Context, name string) (sql.Table, bool, error) {
-	name = strings.ToLower(name)
-	values, ok := variableTables[name]
-	if !ok {
-		return nil, false, nil
-	}
-	return &variableTable{name, values}, true, nil
-}
-
 // variableTable has a row for each variable.
-type variableTable struct {
-	name   string
-	values func(*sql.Context) map[string]any
-}
-
-var _ sql.Table = (*variableTable)(nil)
-
-func (t *variableTable) Name() string               { return t.name }
-func (t *variableTable) String() string             { return t.name }
-func (t *variableTable) Collation() sql.CollationID { return DefaultCollation }
-
-// Schema implements sql.Table.
-func (t *variableTable) Schema(*sql.Context) sql.Schema {
-	text := types.MustCreateString(sqltypes.VarChar, 1024, DefaultCollation)
-	return sql.Schema{
-		{Name: "VARIABLE_NAME", Type: text, Source: t.name, DatabaseSource: performanceSchema},
-		{Name: "VARIABLE_VALUE", Type: text, Nullable: true, Source: t.name, DatabaseSource: performanceSchema},
+func variableTable(name string, values func(*sql.Context) map[string]any) virtualTable {
+	return virtualTable{
+		name: name,
+		columns: func() sql.Schema {
+			return sql.Schema{{Name: "VARIABLE_NAME", Type: virtualText}, {Name: "VARIABLE_VALUE", Type: virtualText, Nullable: true}}
+		},
+		rows: func(ctx *sql.Context) ([]sql.Row, error) {
+			var rows []sql.Row
+			for name, v := range values(ctx) {
+				rows = append(rows, sql.NewRow(name, variableText(v)))
+			}
+			sortRows(rows)
+			return rows, nil
+		},
 	}
-}
-
-// Partitions implements sql.Table.
-func (t *variableTable) Partitions(*sql.Context) (sql.PartitionIter, error) {
-	return onePartition(&partition{}), nil
-}
-
-// PartitionRows implements sql.Table.
-func (t *variableTable) PartitionRows(ctx *sql.Context, _ sql.Partition) (sql.RowIter, error) {
-	var rows []sql.Row
-	for name, v := range t.values(ctx) {
-		rows = append(rows, sql.NewRow(name, variableText(v)))
-	}
-	sortRows(rows)
-	return sql.RowsToRowIter(rows...), nil
 }
 
 // variableText writes a value as SHOW VARIABLES does.
@@ -130,66 +80,188 @@ func variableText(v any) any {
 	return fmt.Sprint(v)
 }
 
-// With accounts the front end wraps every database in one that claims all kinds of objects, so it is asked for them.
+// engineName is what programs look for in these tables.
+const engineName = "INNODB"
 
-var (
-	_ sql.ViewDatabase            = performanceDatabase{}
-	_ sql.TriggerDatabase         = performanceDatabase{}
-	_ sql.StoredProcedureDatabase = performanceDatabase{}
-	_ sql.EventDatabase           = performanceDatabase{}
-)
-
-func readOnly() error { return sql.ErrReadOnly.New() }
-
-func (performanceDatabase) AllViews(*sql.Context) ([]sql.ViewDefinition, error) { return nil, nil }
-func (performanceDatabase) GetViewDefinition(*sql.Context, string) (sql.ViewDefinition, bool, error) {
-	return sql.ViewDefinition{}, false, nil
+func dataLocksColumns() sql.Schema {
+	return virtualColumns("ENGINE", "ENGINE_LOCK_ID", "ENGINE_TRANSACTION_ID:int", "THREAD_ID:int", "EVENT_ID:int", "OBJECT_SCHEMA",
+		"OBJECT_NAME", "PARTITION_NAME", "SUBPARTITION_NAME", "INDEX_NAME", "OBJECT_INSTANCE_BEGIN:int", "LOCK_TYPE", "LOCK_MODE",
+		"LOCK_STATUS", "LOCK_DATA")
 }
 
-func (performanceDatabase) CreateView(*sql.Context, string, string, string) error { return readOnly() }
-
-func (performanceDatabase) DropView(*sql.Context, string) error { return readOnly() }
-
-func (performanceDatabase) GetTriggers(*sql.Context) ([]sql.TriggerDefinition, error) {
-	return nil, nil
+// lockID names a lock; two requests of a transaction for the same thing have the same id.
+func lockID(l catalog.LockInfo) string {
+	return fmt.Sprintf("%d:%s.%s:%s:%s:%s", l.Tx, l.Database, l.Table, l.Index, l.Key, l.Mode)
 }
 
-func (performanceDatabase) CreateTrigger(*sql.Context, sql.TriggerDefinition) error {
-	return readOnly()
-}
-func (performanceDatabase) DropTrigger(*sql.Context, string) error { return readOnly() }
-
-func (performanceDatabase) GetStoredProcedure(*sql.Context, string) (sql.StoredProcedureDetails, bool, error) {
-	return sql.StoredProcedureDetails{}, false, nil
-}
-
-func (performanceDatabase) GetStoredProcedures(*sql.Context) ([]sql.StoredProcedureDetails, error) {
-	return nil, nil
-}
-
-func (performanceDatabase) SaveStoredProcedure(*sql.Context, sql.StoredProcedureDetails) error {
-	return readOnly()
-}
-func (performanceDatabase) DropStoredProcedure(*sql.Context, string) error { return readOnly() }
-
-func (performanceDatabase) GetEvent(*sql.Context, string) (sql.EventDefinition, bool, error) {
-	return sql.EventDefinition{}, false, nil
+func dataLocksRows(ctx *sql.Context) ([]sql.Row, error) {
+	var rows []sql.Row
+	for _, l := range sessionOf(ctx).engine.catalog.Locks() {
+		var index, data any
+		kind := l.Kind
+		if kind != "TABLE" {
+			kind, index, data = "RECORD", indexName(l.Index), l.Key
+		}
+		status := "GRANTED"
+		if !l.Granted {
+			status = "WAITING"
+		}
+		rows = append(rows, sql.NewRow(engineName, lockID(l), int64(l.Tx), int64(l.Connection), int64(0), l.Database, l.Table, nil, nil,
+			index, int64(0), kind, l.Mode, status, data))
+	}
+	return rows, nil
 }
 
-func (performanceDatabase) GetEvents(*sql.Context) ([]sql.EventDefinition, any, error) {
-	return nil, nil, nil
+func dataLockWaitsColumns() sql.Schema {
+	return virtualColumns("ENGINE", "REQUESTING_ENGINE_LOCK_ID", "REQUESTING_ENGINE_TRANSACTION_ID:int", "REQUESTING_THREAD_ID:int",
+		"REQUESTING_EVENT_ID:int", "REQUESTING_OBJECT_INSTANCE_BEGIN:int", "BLOCKING_ENGINE_LOCK_ID", "BLOCKING_ENGINE_TRANSACTION_ID:int",
+		"BLOCKING_THREAD_ID:int", "BLOCKING_EVENT_ID:int", "BLOCKING_OBJECT_INSTANCE_BEGIN:int")
 }
 
-func (performanceDatabase) SaveEvent(*sql.Context, sql.EventDefinition) (bool, error) {
-	return false, readOnly()
-}
-func (performanceDatabase) DropEvent(*sql.Context, string) error { return readOnly() }
-func (performanceDatabase) UpdateEvent(*sql.Context, string, sql.EventDefinition) (bool, error) {
-	return false, readOnly()
+// dataLockWaitsRows pairs what is waited for with what is held of the same thing.
+func dataLockWaitsRows(ctx *sql.Context) ([]sql.Row, error) {
+	type thing struct{ db, table, index, kind, key string }
+	of := func(l catalog.LockInfo) thing { return thing{l.Database, l.Table, l.Index, l.Kind, l.Key} }
+	held := map[thing][]catalog.LockInfo{}
+	var waits []catalog.LockInfo
+	for _, l := range sessionOf(ctx).engine.catalog.Locks() {
+		if l.Granted {
+			held[of(l)] = append(held[of(l)], l)
+		} else {
+			waits = append(waits, l)
+		}
+	}
+	var rows []sql.Row
+	for _, w := range waits {
+		for _, h := range held[of(w)] {
+			if h.Tx == w.Tx || w.Mode == "S" && h.Mode == "S" {
+				continue
+			}
+			rows = append(rows, sql.NewRow(engineName, lockID(w), int64(w.Tx), int64(w.Connection), int64(0), int64(0),
+				lockID(h), int64(h.Tx), int64(h.Connection), int64(0), int64(0)))
+		}
+	}
+	return rows, nil
 }
 
-func (performanceDatabase) UpdateLastExecuted(*sql.Context, string, time.Time) error {
-	return readOnly()
+// mendTransactionsTable gives information_schema.INNODB_TRX its rows; the front end's has none.
+func mendTransactionsTable(db sql.Database) {
+	t, ok, err := db.GetTableInsensitive(sql.NewEmptyContext(), information_schema.InnoDBTrxName)
+	table, own := t.(*information_schema.InformationSchemaTable)
+	if err != nil || !ok || !own {
+		return
+	}
+	table.Reader = func(ctx *sql.Context, _ sql.Catalog) (sql.RowIter, error) {
+		s, ok := ctx.Session.(*Session)
+		if !ok {
+			return sql.RowsToRowIter(), nil
+		}
+		rows, err := innodbTrxRows(ctx, s, table.TableSchema)
+		return sql.RowsToRowIter(rows...), err
+	}
 }
 
-func (performanceDatabase) NeedsToReloadEvents(*sql.Context, any) (bool, error) { return false, nil }
+// innodbTrxRows are the rows of information_schema.INNODB_TRX.
+func innodbTrxRows(ctx *sql.Context, s *Session, columns sql.Schema) ([]sql.Row, error) {
+	loc, err := sessionZone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queries := map[uint32]string{}
+	for _, p := range ctx.ProcessList.Processes() {
+		queries[p.Connection] = p.Query
+	}
+	var rows []sql.Row
+	for _, t := range s.engine.catalog.Transactions() {
+		row := make(sql.Row, len(columns))
+		for i, c := range columns {
+			if !c.Nullable {
+				row[i] = c.Type.Zero()
+			}
+			set := func(v any) {
+				if conv, _, err := c.Type.Convert(ctx, v); err == nil {
+					row[i] = conv
+				}
+			}
+			switch c.Name {
+			case "trx_id":
+				set(strconv.FormatUint(t.ID, 10))
+			case "trx_state":
+				set("RUNNING")
+				if !t.Waiting.IsZero() {
+					set("LOCK WAIT")
+				}
+			case "trx_started":
+				set(wallClock(t.Started, loc))
+			case "trx_wait_started":
+				if !t.Waiting.IsZero() {
+					set(wallClock(t.Waiting, loc))
+				}
+			case "trx_weight":
+				set(int64(t.Writes + t.Locks))
+			case "trx_mysql_thread_id":
+				set(int64(t.Connection))
+			case "trx_query":
+				if q := queries[t.Connection]; q != "" {
+					set(q)
+				}
+			case "trx_rows_locked", "trx_lock_structs":
+				set(int64(t.Locks))
+			case "trx_rows_modified":
+				set(int64(t.Writes))
+			case "trx_isolation_level":
+				set(t.Isolation.String())
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// wallClock is a time as the front end shows it: the session's wall clock under the name of UTC.
+func wallClock(t time.Time, loc *time.Location) time.Time {
+	t = t.In(loc)
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond()/1000*1000, time.UTC)
+}
+
+// showProcessList is SHOW PROCESSLIST. The state of a statement that waits for a lock says so.
+func showProcessList(ctx *sql.Context) (sql.RowIter, error) {
+	waits := sessionOf(ctx).engine.waits()
+	var rows []sql.Row
+	for _, p := range ctx.ProcessList.Processes() {
+		var db, info, state any
+		if p.Database != "" {
+			db = p.Database
+		}
+		if p.Query != "" {
+			info = p.Query
+		}
+		if p.Command == sql.ProcessCommandQuery {
+			state = "executing"
+		}
+		if w, ok := waits[p.Connection]; ok {
+			state = w
+		}
+		rows = append(rows, sql.NewRow(int64(p.Connection), p.User, p.Host, db, string(p.Command), int64(p.Seconds()), state, info))
+	}
+	slices.SortFunc(rows, func(a, b sql.Row) int { return int(a[0].(int64) - b[0].(int64)) })
+	return sql.RowsToRowIter(rows...), nil
+}
+
+// waits gives the states of the connections that wait for a lock.
+func (e *Engine) waits() map[uint32]string {
+	out := map[uint32]string{}
+	for _, l := range e.catalog.Locks() {
+		if !l.Granted {
+			out[l.Connection] = stateRowLock
+			if l.Kind == "TABLE" {
+				out[l.Connection] = stateTableLock
+			}
+		}
+	}
+	e.waiting.Range(func(id, state any) bool {
+		out[id.(uint32)] = state.(string)
+		return true
+	})
+	return out
+}

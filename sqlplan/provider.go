@@ -38,8 +38,8 @@ func newProvider(e *Engine, function func(string) (sql.Function, bool)) *provide
 func (p *provider) Database(ctx *sql.Context, name string) (sql.Database, error) {
 	spelled, body, ok := p.engine.catalog.Database(name)
 	if !ok {
-		if strings.EqualFold(name, performanceSchema) && !p.engine.plainText {
-			return performanceDatabase{}, nil
+		if d := p.engine.virtualDatabaseOf(name); d != nil {
+			return d, nil
 		}
 		return nil, sql.ErrDatabaseNotFound.New(name)
 	}
@@ -62,7 +62,7 @@ func (p *provider) database(name string, body []byte) (*database, error) {
 
 func (p *provider) HasDatabase(ctx *sql.Context, name string) bool {
 	_, _, ok := p.engine.catalog.Database(name)
-	return ok || strings.EqualFold(name, performanceSchema) && !p.engine.plainText
+	return ok || p.engine.virtualDatabaseOf(name) != nil
 }
 
 func (p *provider) AllDatabases(ctx *sql.Context) []sql.Database {
@@ -72,8 +72,10 @@ func (p *provider) AllDatabases(ctx *sql.Context) []sql.Database {
 			out = append(out, db)
 		}
 	}
-	if _, _, own := p.engine.catalog.Database(performanceSchema); !own && !p.engine.plainText {
-		out = append(out, performanceDatabase{})
+	for _, d := range virtualDatabases {
+		if _, _, own := p.engine.catalog.Database(d.name); !own && !p.engine.plainText {
+			out = append(out, d)
+		}
 	}
 	return out
 }
@@ -91,7 +93,7 @@ func (p *provider) CreateCollatedDatabase(ctx *sql.Context, name string, collati
 	if collation == sql.Collation_Unspecified {
 		collation = p.engine.collation
 	}
-	if strings.EqualFold(name, performanceSchema) {
+	if p.engine.virtualDatabaseOf(name) != nil {
 		return sql.ErrDatabaseExists.New(name)
 	}
 	if err := sessionOf(ctx).commitBeforeDDL(ctx); err != nil {
@@ -131,6 +133,9 @@ func (p *provider) Function(ctx *sql.Context, schema, name string) (sql.Function
 		if f, ok := p.function(name); ok {
 			return f, true
 		}
+	}
+	if f, ok := p.engine.userLocks.function(name); ok {
+		return f, true
 	}
 	return textFunction(name)
 }

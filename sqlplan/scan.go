@@ -53,7 +53,11 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 		if tx, err = s.txOf(ctx, t.catalog); err != nil {
 			return nil, err
 		}
-		o.Lock, o.Wait = t.lockFor(ctx, s, tx)
+		if o.Lock, o.Wait = t.lockFor(ctx, s, tx); o.Lock == catalog.LockNone && !t.temporary {
+			if err := s.engine.writeLocks.wait(ctx, s, t.t); err != nil {
+				return nil, err
+			}
+		}
 		if !t.editing {
 			o.UseMark = true
 			if ed := s.editOf(t.t); ed != nil {

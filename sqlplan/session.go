@@ -26,7 +26,8 @@ type Session struct {
 	nested bool
 	// next is what SET TRANSACTION said; the next transaction that reads or writes a table takes it.
 	next       characteristics
-	statements uint64 // that began so far, those of procedures among them
+	held       *heldTables // nil: no LOCK TABLES is in force
+	statements uint64      // that began so far, those of procedures among them
 	// prepared has the prepared statements that read meta columns, with the table into which they insert ("" if none).
 	prepared map[string]string
 
@@ -128,7 +129,7 @@ func (s *Session) txOf(ctx *sql.Context, c *catalog.Catalog) (*catalog.Tx, error
 		return tx, nil
 	}
 	tx, err := c.BeginTx(ctx, catalog.TxOptions{
-		Isolation: s.isolation(ctx), LockTimeout: s.rowWait(ctx), Connection: s.ID(),
+		Isolation: s.isolation(ctx), LockTimeout: s.rowWait(ctx), Connection: s.ID(), Holder: s.holder(c),
 	})
 	if err != nil {
 		return nil, mysqlError(err)
@@ -138,6 +139,14 @@ func (s *Session) txOf(ctx *sql.Context, c *catalog.Catalog) (*catalog.Tx, error
 	}
 	s.tx.txs[c] = tx
 	return tx, nil
+}
+
+// holder gives the transaction that holds the session's locks of tables.
+func (s *Session) holder(c *catalog.Catalog) *catalog.Tx {
+	if s.held == nil || c != s.engine.catalog {
+		return nil
+	}
+	return s.held.tx
 }
 
 // StartTransaction begins a transaction; the front end calls it before it binds a statement outside of one. The statements
@@ -317,6 +326,8 @@ func (s *Session) CommandEnd() {
 
 func (s *Session) SessionEnd() {
 	s.release()
+	s.unhold()
+	s.engine.userLocks.releaseAll(s)
 	if s.temps != nil {
 		s.temps.close()
 		s.temps = nil

@@ -26,6 +26,8 @@ func buildShow(ctx *sql.Context, n sql.Node) (sql.RowIter, error) {
 		return buildExplain(ctx, n)
 	case *plan.ShowCreateDatabase:
 		return showCreateDatabase(ctx, n)
+	case *plan.ShowProcessList:
+		return showProcessList(ctx)
 	case *plan.ShowTableStatus:
 		return showTableStatus(ctx, n)
 	}

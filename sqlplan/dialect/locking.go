@@ -242,6 +242,36 @@ func (m *mender) lockingClauses() (text string, ok bool) {
 	return b.String(), ok
 }
 
+// lockTables writes LOCK TABLE t x READ, t y READ LOCAL with the words that the grammar wants.
+func (m *mender) lockTables() (ast.Statement, error) {
+	if !m.is(1, "TABLE") && !m.is(1, "TABLES") {
+		return nil, nil
+	}
+	text := "LOCK TABLES "
+	for i := 2; ; i++ {
+		end := m.qualified(i)
+		if end < 0 {
+			return nil, nil
+		}
+		text += m.span(i, end)
+		i = end
+		if m.is(i, "AS") {
+			i++
+		}
+		if m.isName(i) && !m.is(i, "READ") && !m.is(i, "WRITE") && !m.is(i, "LOW_PRIORITY") {
+			text += " AS " + m.span(i, i+1)
+			i++
+		}
+		for ; i < m.last() && !m.is(i, ","); i++ {
+			text += " " + m.span(i, i+1)
+		}
+		if !m.is(i, ",") {
+			return m.try(text)
+		}
+		text += ", "
+	}
+}
+
 // clausesAt reads the locking clauses that begin at token i, up to the token end; end is i if there are none.
 func (m *mender) clausesAt(i int) (list []lockClause, end int) {
 	for end = i; ; {

@@ -140,9 +140,7 @@ func (m *mender) mend() (ast.Statement, error) {
 			return m.try(m.span(0, 1) + " " + m.from(2))
 		}
 	case "LOCK":
-		if m.is(1, "TABLE") {
-			return m.try("LOCK TABLES " + m.from(2))
-		}
+		return m.lockTables()
 	case "UNLOCK":
 		if m.is(1, "TABLE") {
 			return m.try("UNLOCK TABLES")
@@ -343,7 +341,7 @@ func (m *mender) flush() (ast.Statement, error) {
 	if m.is(i, "TABLE") || m.is(i, "TABLES") {
 		end := m.last()
 		for j := i + 1; j < m.last(); j++ {
-			if m.is(j, "FOR") && m.is(j+1, "EXPORT") || m.is(j, "WITH") && m.is(j+1, "READ") {
+			if m.is(j, "FOR") && m.is(j+1, "EXPORT") {
 				end = j
 				break
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	gms "github.com/dolthub/go-mysql-server/sql"
+	"github.com/dolthub/go-mysql-server/sql/plan"
 	"github.com/dolthub/go-mysql-server/sql/types"
 	"github.com/dolthub/vitess/go/mysql"
 	ast "github.com/dolthub/vitess/go/vt/sqlparser"
@@ -26,6 +27,7 @@ type connection struct {
 	warehouse *warehouse
 	session   gms.Session
 	inTx      bool
+	own       bool      // the running statement has a transaction of its own, which ends with it
 	rows      *rows     // the result that is being read
 	owner     io.Closer // of a connection without a sql.DB
 }
@@ -105,16 +107,32 @@ func (n *connection) open(ctx context.Context, query string, args map[string]ast
 	if err := gms.SessionCommandBegin(n.session); err != nil {
 		return nil, nil, nil, err
 	}
+	auto, err := plan.IsSessionAutocommit(c)
+	n.own = err == nil && auto && c.GetTransaction() == nil && !c.GetIgnoreAutoCommit()
 	sch, iter, _, err := n.warehouse.engine.SQL().QueryWithBindings(c, query, nil, args, nil)
 	if len(args) > 0 {
 		// The front end keeps a statement with parameters under its text, and would take it for that of another session state.
 		n.session.UnprepareQuery(query)
 	}
 	if err != nil {
+		n.lose(c, err)
 		gms.SessionCommandEnd(n.session)
 		return nil, nil, nil, err
 	}
 	return c, sch, iter, nil
+}
+
+// lose ends the session's transaction if an error says that it is lost, as a deadlock does.
+func (n *connection) lose(c *gms.Context, err error) {
+	var e *mysql.SQLError
+	if !errors.As(wire.MySQLError(err), &e) || e.Num != mysql.ERLockDeadlock {
+		return
+	}
+	if s, ok := n.session.(gms.TransactionSession); ok && c.GetTransaction() != nil {
+		_ = s.Rollback(c, c.GetTransaction()) // it has nothing to say: what is undone is gone
+	}
+	c.SetTransaction(nil)
+	c.SetIgnoreAutoCommit(false)
 }
 
 // erInternal is MySQL's number for a fault of the server itself.
@@ -126,7 +144,7 @@ const rerunMax = 100
 // again waits a moment before a statement that conflicted runs again; false means that it may not.
 func (n *connection) again(ctx context.Context, try int, err error) bool {
 	var e *mysql.SQLError
-	if n.inTx || try >= rerunMax || !errors.As(wire.MySQLError(err), &e) || e.Num != mysql.ERLockDeadlock {
+	if n.inTx || !n.own || try >= rerunMax || !errors.As(wire.MySQLError(err), &e) || e.Num != mysql.ERLockDeadlock {
 		return false
 	}
 	wait := time.Duration(rand.Int64N(int64(min(try+1, 20)))) * 100 * time.Microsecond
@@ -168,6 +186,7 @@ func (n *connection) exec(ctx context.Context, query string, args map[string]ast
 		}
 		if err != nil {
 			iter.Close(c) // the error that matters is the one before
+			n.lose(c, err)
 			return result{}, err
 		}
 		if types.IsOkResult(row) {
@@ -175,7 +194,11 @@ func (n *connection) exec(ctx context.Context, query string, args map[string]ast
 			r.affected, r.id = int64(ok.RowsAffected), int64(ok.InsertID)
 		}
 	}
-	return r, iter.Close(c)
+	err = iter.Close(c)
+	if err != nil {
+		n.lose(c, err)
+	}
+	return r, err
 }
 
 // result is what a statement that gives no rows did.
@@ -214,11 +237,15 @@ func (n *connection) query(ctx context.Context, query string, args map[string]as
 			r.schema = nil
 		}
 		err := iter.Close(c)
+		if err != nil {
+			n.lose(c, err)
+		}
 		gms.SessionCommandEnd(n.session)
 		r.ended = true
 		return r, err
 	case err != nil:
 		iter.Close(c)
+		n.lose(c, err)
 		gms.SessionCommandEnd(n.session)
 		return nil, err
 	}
@@ -243,12 +270,27 @@ func (n *connection) Begin() (driver.Tx, error) {
 	return n.BeginTx(context.Background(), driver.TxOptions{})
 }
 
-// BeginTx starts a transaction: it reads one snapshot, whatever weaker isolation is asked for.
+// isolationLevels are the levels of database/sql by MySQL's names; "" is the session's.
+var isolationLevels = map[sql.IsolationLevel]string{
+	sql.LevelDefault:         "",
+	sql.LevelReadUncommitted: "READ UNCOMMITTED",
+	sql.LevelReadCommitted:   "READ COMMITTED",
+	sql.LevelWriteCommitted:  "READ COMMITTED",
+	sql.LevelRepeatableRead:  "REPEATABLE READ",
+	sql.LevelSnapshot:        "REPEATABLE READ",
+	sql.LevelSerializable:    "SERIALIZABLE",
+}
+
+// BeginTx starts a transaction.
 func (n *connection) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
-	switch l := sql.IsolationLevel(o.Isolation); l {
-	case sql.LevelDefault, sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelWriteCommitted, sql.LevelRepeatableRead, sql.LevelSnapshot:
-	default:
-		return nil, fmt.Errorf("lakesql: isolation level %s is not supported", l)
+	level, ok := isolationLevels[sql.IsolationLevel(o.Isolation)]
+	if !ok {
+		return nil, fmt.Errorf("lakesql: isolation level %s is not supported", sql.IsolationLevel(o.Isolation))
+	}
+	if level != "" {
+		if _, err := n.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL "+level, nil); err != nil {
+			return nil, err
+		}
 	}
 	query := "START TRANSACTION"
 	if o.ReadOnly {
