@@ -11,7 +11,7 @@ import (
 // ones are made. It holds at most pipeDepth batches that wait.
 type bulkPipe struct {
 	bulk *catalog.Bulk
-	in   chan storage.Batch
+	in   chan storage.Batch // nil: there is no goroutine
 	done chan struct{}
 	err  atomic.Pointer[error] // of Append; what comes after it is dropped
 	over bool
@@ -26,14 +26,19 @@ const (
 	ignoredMax = 1024
 )
 
-func newBulkPipe(bulk *catalog.Bulk) *bulkPipe {
-	p := &bulkPipe{bulk: bulk, in: make(chan storage.Batch, pipeDepth), done: make(chan struct{})}
+// newBulkPipe begins. Without beside, everything is done by the caller of add: a transaction serves one goroutine at a time,
+// and the statement may read.
+func newBulkPipe(bulk *catalog.Bulk, beside bool) *bulkPipe {
+	p := &bulkPipe{bulk: bulk}
 	bulk.OnIgnored = func(dup *catalog.DuplicateKeyError) {
 		if len(p.ignored) < ignoredMax {
 			p.ignored = append(p.ignored, dup)
 		}
 	}
-	go p.run()
+	if beside {
+		p.in, p.done = make(chan storage.Batch, pipeDepth), make(chan struct{})
+		go p.run()
+	}
 	return p
 }
 
@@ -51,6 +56,9 @@ func (p *bulkPipe) run() {
 
 // add waits until there is room. It gives the error of a batch before.
 func (p *bulkPipe) add(b storage.Batch) error {
+	if p.in == nil {
+		return p.bulk.Append(b)
+	}
 	p.in <- b
 	if err := p.err.Load(); err != nil {
 		return *err
@@ -59,6 +67,9 @@ func (p *bulkPipe) add(b storage.Batch) error {
 }
 
 func (p *bulkPipe) wait() {
+	if p.in == nil {
+		return
+	}
 	if !p.over {
 		p.over = true
 		close(p.in)

@@ -30,6 +30,11 @@ type editor struct {
 	replaced sql.Row
 	checks   *rowChecks // of a table with VIRTUAL columns
 	codec    *rowCodec
+
+	// bulk: nothing reads or refuses single rows of the statement, so many of them may go to the catalog by batches.
+	bulk   bool
+	rows   int     // that the table took one by one
+	loader *Loader // takes the others; nil: there are none yet
 }
 
 var (
@@ -52,6 +57,7 @@ func (t *ownTable) editor(ctx *sql.Context) *editor {
 func (t *ownTable) Inserter(ctx *sql.Context) sql.RowInserter {
 	e := t.editor(ctx)
 	e.inserting = true
+	e.bulk = e.session.stmt.bulk == t.t && t.def.ordering < 0
 	return e
 }
 
@@ -125,12 +131,25 @@ func (e *editor) StatementBegin(ctx *sql.Context) {
 
 // StatementComplete ends a statement or, with IGNORE, a row.
 func (e *editor) StatementComplete(ctx *sql.Context) error {
+	if e.loader != nil {
+		if err := e.loader.finish(ctx); err != nil {
+			if derr := e.DiscardChanges(ctx, err); derr != nil {
+				return derr
+			}
+			return err
+		}
+		e.loader = nil
+	}
 	return e.session.failed(e.flushReplaced(ctx))
 }
 
 // DiscardChanges goes back to the beginning of the statement or of the row.
 func (e *editor) DiscardChanges(ctx *sql.Context, cause error) error {
 	e.replaced = nil
+	if e.loader != nil {
+		e.loader.abort()
+		e.loader = nil
+	}
 	if !e.began || e.tx.Mark() <= e.mark {
 		return nil
 	}
@@ -139,6 +158,10 @@ func (e *editor) DiscardChanges(ctx *sql.Context, cause error) error {
 
 func (e *editor) Close(ctx *sql.Context) error {
 	err := e.flushReplaced(ctx)
+	if e.loader != nil { // the front end gave up between two rows
+		e.loader.abort()
+		e.loader = nil
+	}
 	if e.began {
 		e.began = false
 		if ed := e.session.stmt.edits[e.table.t]; ed != nil {
@@ -182,6 +205,9 @@ func (e *editor) Insert(ctx *sql.Context, row sql.Row) error {
 	if err := e.checks.check(ctx, row); err != nil {
 		return mysqlError(err)
 	}
+	if e.bulk && e.rows >= loaderBulkRows && len(row) == e.table.def.codec.width {
+		return e.insertMany(ctx, row)
+	}
 	dst, err := e.encode(row)
 	if err != nil {
 		return mysqlError(err)
@@ -193,6 +219,24 @@ func (e *editor) Insert(ctx *sql.Context, row sql.Row) error {
 	}
 	if err := e.tx.Insert(ctx, e.table.t, dst); err != nil {
 		return e.changed(ctx, err)
+	}
+	e.rows++
+	return e.noteNumber(ctx, row)
+}
+
+// insertMany adds a row of a statement that has very many.
+func (e *editor) insertMany(ctx *sql.Context, row sql.Row) error {
+	if e.loader == nil {
+		if e.bulk = e.loadable(); !e.bulk {
+			return e.Insert(ctx, row)
+		}
+		e.loader = newLoader(ctx, e, DuplicatesFail)
+		if err := e.loader.begin(ctx); err != nil {
+			return err
+		}
+	}
+	if err := e.loader.add(ctx, row); err != nil {
+		return mysqlError(err)
 	}
 	return e.noteNumber(ctx, row)
 }

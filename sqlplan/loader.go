@@ -37,6 +37,7 @@ type Loader struct {
 	row     storage.Row
 	counts  LoadCounts
 	closed  bool
+	beside  bool // the catalog's load may go on in another goroutine: the statement reads nothing
 
 	pending      []storage.Batch // the first rows
 	pendingRows  int
@@ -110,10 +111,19 @@ func NewLoader(ctx *sql.Context, destination sql.Node, mode Duplicates) (*Loader
 	if err := e.begin(ctx); err != nil {
 		return nil, err
 	}
-	if len(e.codec.cols) != len(own.def.spec.Schema.Fields) {
-		// There are fields without a column, which another engine added.
+	if !e.loadable() {
 		return nil, e.Close(ctx)
 	}
+	l := newLoader(ctx, e, mode)
+	l.beside = true
+	return l, nil
+}
+
+// loadable tells whether each field of the table has its column: another engine may have added some.
+func (e *editor) loadable() bool { return len(e.codec.cols) == len(e.table.def.spec.Schema.Fields) }
+
+func newLoader(ctx *sql.Context, e *editor, mode Duplicates) *Loader {
+	own := e.table
 	l := &Loader{ed: e, mode: mode, b: storage.NewBuilder(own.def.spec.Schema), width: len(own.schema)}
 	l.generates = !sql.LoadSqlMode(ctx).ModeEnabled(sql.NoAutoValueOnZero)
 	l.columns = make([]*LoaderColumn, l.width)
@@ -126,7 +136,7 @@ func NewLoader(ctx *sql.Context, destination sql.Node, mode Duplicates) (*Loader
 			l.auto = lc
 		}
 	}
-	return l, nil
+	return l
 }
 
 // Column gives the column at a place in the table.
@@ -162,16 +172,21 @@ func (c *LoaderColumn) Value(ctx *sql.Context, v any) error {
 		}
 	}
 	x, err := c.codec.toStorage(v)
-	if err != nil {
-		return mysqlError(err)
+	if err == nil {
+		err = c.add(x)
 	}
+	return mysqlError(err)
+}
+
+// add adds a value of the table schema.
+func (c *LoaderColumn) add(x any) error {
 	switch x := x.(type) {
 	case string:
 		c.l.bytes += int64(len(x))
 	case []byte:
 		c.l.bytes += int64(len(x))
 	}
-	return mysqlError(c.dst.Value(x))
+	return c.dst.Value(x)
 }
 
 func (c *LoaderColumn) generate(ctx *sql.Context) error {
@@ -223,6 +238,28 @@ func (l *Loader) EndRow(ctx *sql.Context) error {
 	return l.flush(ctx)
 }
 
+// add adds a row of the table's MySQL schema, whose AUTO_INCREMENT value is settled.
+func (l *Loader) add(ctx *sql.Context, row sql.Row) error {
+	for i, c := range l.columns {
+		if c == nil {
+			continue
+		}
+		v, err := c.codec.toStorage(row[i])
+		if err == nil {
+			err = c.add(v)
+		}
+		if err != nil {
+			l.UndoRow()
+			return err
+		}
+	}
+	l.b.EndRow()
+	if l.b.Len() < storage.BatchRows && l.bytes < loaderBatchBytes {
+		return nil
+	}
+	return l.flush(ctx)
+}
+
 // UndoRow drops the values that were added since the last row.
 func (l *Loader) UndoRow() {
 	l.b.UndoRow()
@@ -243,11 +280,9 @@ func (l *Loader) flush(ctx *sql.Context) error {
 		if l.pendingRows < loaderBulkRows && l.pendingBytes < loaderBulkBytes {
 			return nil
 		}
-		bulk, err := l.ed.tx.BulkInsert(ctx, l.ed.table.t, l.mode.catalog())
-		if err != nil {
-			return mysqlError(err)
+		if err := l.begin(ctx); err != nil {
+			return err
 		}
-		l.pipe = newBulkPipe(bulk)
 		for _, b := range l.pending {
 			if err := l.pipe.add(b); err != nil {
 				return l.ed.changed(ctx, err)
@@ -260,6 +295,24 @@ func (l *Loader) flush(ctx *sql.Context) error {
 		return l.ed.changed(ctx, err)
 	}
 	return nil
+}
+
+// begin opens the catalog's load.
+func (l *Loader) begin(ctx *sql.Context) error {
+	bulk, err := l.ed.tx.BulkInsert(ctx, l.ed.table.t, l.mode.catalog())
+	if err != nil {
+		return l.ed.session.failed(err)
+	}
+	l.pipe = newBulkPipe(bulk, l.beside)
+	return nil
+}
+
+// abort takes the catalog's load back.
+func (l *Loader) abort() {
+	if l.pipe != nil {
+		l.pipe.abort()
+		l.pipe = nil
+	}
 }
 
 // insert adds the rows of a batch to the transaction one by one.
@@ -292,7 +345,7 @@ func (l *Loader) insert(ctx *sql.Context, batch storage.Batch) error {
 				break
 			}
 			if err := e.tx.Delete(ctx, t, dup.Existing); err != nil {
-				return mysqlError(err)
+				return e.session.failed(err)
 			}
 			l.counts.Replaced++
 		}
@@ -402,9 +455,7 @@ func (l *Loader) Abort(ctx *sql.Context, cause error) error {
 	if l.closed {
 		return nil
 	}
-	if l.pipe != nil {
-		l.pipe.abort()
-	}
+	l.abort()
 	err := l.ed.DiscardChanges(ctx, cause)
 	if cerr := l.close(ctx); err == nil {
 		err = cerr

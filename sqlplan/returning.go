@@ -61,6 +61,10 @@ func (b execBuilder) insert(ctx *sql.Context, n *plan.InsertInto, row sql.Row) (
 	if !ok {
 		return nil, nil
 	}
+	s.stmt.bulk = nil
+	if insertsMany(n) {
+		s.stmt.bulk = own.t
+	}
 	late := own.def.ordering >= 0 && (n.IsReplace || n.OnDupExprs.HasUpdates())
 	if !late && len(n.Returning) == 0 {
 		return nil, nil
@@ -79,4 +83,28 @@ func (b execBuilder) insert(ctx *sql.Context, n *plan.InsertInto, row sql.Row) (
 		iter = &returningRows{RowIter: iter, session: s, catalog: own.catalog}
 	}
 	return iter, nil
+}
+
+// insertsMany tells INSERT … SELECT and CREATE TABLE … SELECT whose rows need nothing but to be added: no row may be refused,
+// changed or looked at alone.
+func insertsMany(n *plan.InsertInto) bool {
+	if n.Ignore || n.IsReplace || n.LiteralValueSource || n.HasAfterTrigger || len(n.Returning) > 0 || n.OnDupExprs.HasUpdates() {
+		return false
+	}
+	to := n.Destination
+	if d, ok := to.(*plan.InsertDestination); ok {
+		to = d.Child
+	}
+	if _, ok := to.(*plan.ResolvedTable); !ok { // foreign keys wrap the table
+		return false
+	}
+	src := n.Source
+	if p, ok := src.(*plan.Project); ok {
+		src = p.Child
+	}
+	switch src.(type) {
+	case *plan.Values, *plan.TriggerExecutor, *plan.LoadData:
+		return false
+	}
+	return true
 }

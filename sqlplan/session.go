@@ -51,6 +51,7 @@ type statement struct {
 	away      bool            // it is bound in a database that is not the session's: home is (see rename.go)
 	home      string
 	rescans   map[*table]*rescan
+	bulk      *catalog.Table   // see editor.bulk
 	wrapping  bool             // the iterator of an INSERT is being built and will be wrapped
 	asked     *dialect.RowLock // of the reference to a table that is looked up next
 	lent      *dialect.RowLock // of the view that is being bound
