@@ -154,6 +154,13 @@ func (c *Catalog) Objects(kind, db string) []Object {
 	return slices.Clone(c.objects[kind][strings.ToLower(db)])
 }
 
+// HasObjects says whether a database has any object of a kind.
+func (c *Catalog) HasObjects(kind, db string) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return len(c.objects[kind][strings.ToLower(db)]) > 0
+}
+
 func (c *Catalog) setObjects(kind, db string, list []Object) {
 	if c.objects[kind] == nil {
 		c.objects[kind] = map[string][]Object{}

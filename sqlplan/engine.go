@@ -46,16 +46,18 @@ type Options struct {
 
 // Engine is the SQL engine over one catalog.
 type Engine struct {
-	catalog    *catalog.Catalog
-	sql        *sqle.Engine
-	user       string
-	collation  sql.CollationID
-	parser     sql.Parser
-	localIDs   atomic.Uint32 // of sessions without a connection
-	writeLocks writeLocks
-	userLocks  userLocks
-	waiting    sync.Map // connection id → what it waits for, but for locks of the catalog, as SHOW PROCESSLIST says it
-	plainText  bool     // SHOW and EXPLAIN in the front end's words, which its own test suite compares
+	catalog     *catalog.Catalog
+	sql         *sqle.Engine
+	user        string
+	collation   sql.CollationID
+	parser      sql.Parser
+	localIDs    atomic.Uint32 // of sessions without a connection
+	writeLocks  writeLocks
+	userLocks   userLocks
+	waiting     sync.Map     // connection id → what it waits for, but for locks of the catalog, as SHOW PROCESSLIST says it
+	planAll     bool         // the planner plans every statement (see point.go); tests compare both ways
+	pointsTotal atomic.Int64 // statements that needed no planner
+	plainText   bool         // SHOW and EXPLAIN in the front end's words, which its own test suite compares
 
 	mu          sync.Mutex
 	definitions map[*catalog.Table]*definition // guarded by mu

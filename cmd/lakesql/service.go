@@ -55,7 +55,7 @@ func openService(ctx context.Context, cfg serverConfig, log *slog.Logger) (_ ser
 		return nil, err
 	}
 	s, err := wire.New(ctx, wire.Options{
-		Engine: e.SQL(), NewSession: e.NewSession, NewContext: e.NewContext,
+		Engine: e.SQL(), NewSession: e.NewSession, NewContext: e.NewContext, Query: e.QueryWithBindings,
 		Listen: cfg.Listen, Socket: cfg.Socket, User: cfg.User, Password: cfg.Password, DataDir: cfg.Data, Logger: log, Version: versionText(),
 		DrainTime:    stopGrace,
 		MapError:     dialect.ClientError,

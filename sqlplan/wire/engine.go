@@ -20,7 +20,7 @@ func openEngine(ctx context.Context, o Options) (Options, *sqlplan.Engine, error
 	if err != nil {
 		return o, nil, err
 	}
-	o.Engine, o.NewSession, o.NewContext = e.SQL(), e.NewSession, e.NewContext
+	o.Engine, o.NewSession, o.NewContext, o.Query = e.SQL(), e.NewSession, e.NewContext, e.QueryWithBindings
 	if o.Retryable == nil {
 		o.Retryable = func(err error) bool { return errors.Is(err, catalog.ErrConflict) }
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/mysql_db"
 	"github.com/dolthub/vitess/go/mysql"
+	"github.com/dolthub/vitess/go/vt/sqlparser"
 
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/sqlplan"
@@ -43,6 +44,8 @@ type Options struct {
 	Reruns         int           // how often a conflicting statement is run again, some seconds in all; default 200
 	DrainTime      time.Duration // how long Shutdown waits before it cancels running statements; default 5s
 
+	// Query plans and starts a statement; default Engine.QueryWithBindings.
+	Query func(ctx *sql.Context, query string, stmt sqlparser.Statement, binds map[string]sqlparser.Expr, flags *sql.QueryFlags) (sql.Schema, sql.RowIter, *sql.QueryFlags, error)
 	// Retryable tells the errors after which an autocommit statement is run again.
 	Retryable func(error) bool
 	// MapError turns errors of the layers below into *mysql.SQLError; others it returns as they are.
@@ -197,6 +200,9 @@ func withDefaults(o Options) Options {
 	}
 	if o.Retryable == nil {
 		o.Retryable = func(error) bool { return false }
+	}
+	if o.Query == nil {
+		o.Query = o.Engine.QueryWithBindings
 	}
 	if o.MapError == nil {
 		o.MapError = func(err error) error { return err }

@@ -238,7 +238,7 @@ func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text s
 	}
 	flags := &sql.QueryFlags{}
 	flags.Set(sql.QFlagDeferProjections)
-	schema, iter, _, err := h.e.QueryWithBindings(ctx, text, st.ast, binds, flags)
+	schema, iter, _, err := h.s.o.Query(ctx, text, st.ast, binds, flags)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
