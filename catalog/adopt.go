@@ -60,6 +60,11 @@ func (t *Table) adopt(ctx context.Context) error {
 }
 
 func (t *Table) adoptLocked(ctx context.Context) error {
+	if t.intent != nil && t.intent.Decided {
+		if err := t.finishDecided(ctx); err != nil {
+			return err
+		}
+	}
 	c, d := t.c, t.def.Load()
 	cold := c.cold(t.id)
 	stamp := c.folderTime(d.dir)
@@ -386,6 +391,7 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 	if err == nil {
 		if seq > 0 {
 			t.lastSeq.Store(uint64(seq))
+			t.filesSeq.Store(uint64(seq))
 			t.rows.Add(a.rows)
 			t.auto.Lock()
 			t.auto.saved = max(t.auto.saved, t.auto.next)

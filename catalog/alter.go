@@ -275,8 +275,11 @@ func (t *Table) rewrite(ctx context.Context, d *tableDef, dec *decision, breaks 
 	}
 	if len(cold.newest()) == 0 && len(cold.tl.Instants) == 0 {
 		// Nothing stands in files: there is nothing to replace.
-		if breaks && t.lastSeq.Load() > 0 {
+		switch {
+		case breaks && t.lastSeq.Load() > 0:
 			giveUp(c.clock.next())
+		case breaks: // no row was ever written under the older schemas
+			giveUp(r.Def.Past)
 		}
 		return false, nil
 	}

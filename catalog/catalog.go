@@ -77,6 +77,7 @@ type Catalog struct {
 	root   string         // object name of the warehouse folder
 	reader *storage.Reader
 	db     *pebble.DB
+	pebble *pebble.Options // of db, filled
 	index  *index.RecordIndex
 	clock  *Clock
 	id     string // warehouse id
@@ -207,7 +208,7 @@ func (c *Catalog) openState(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open state: %w", err)
 	}
-	c.db, c.index = db, index.New(db)
+	c.db, c.pebble, c.index = db, po, index.New(db)
 	return nil
 }
 
@@ -355,6 +356,9 @@ func (c *Catalog) load(ctx context.Context) error {
 			err = t.resolveIntent(ctx)
 		}
 		t.slices.Unlock()
+		if err == nil && t.broken == nil {
+			err = t.removeStaged(ctx)
+		}
 		if err != nil {
 			return fmt.Errorf("table %s: %w", t, err)
 		}
@@ -589,7 +593,12 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 			return nil, err
 		}
 		n, k := binary.Uvarint(v)
-		bytes, _ := binary.Uvarint(v[max(k, 0):])
+		bytes, l := binary.Uvarint(v[max(k, 0):])
+		if decided, m := binary.Uvarint(v[max(k, 0)+max(l, 0):]); m > 0 {
+			cold.staged = append(cold.staged, stagedInstant{storage.InstantTime(own.Key()[5:]), index.Seq(decided)})
+			t.filesSeq.Store(max(t.filesSeq.Load(), decided))
+			continue
+		}
 		cold.own = append(cold.own, ownInstant{storage.InstantTime(own.Key()[5:]), index.Seq(n), int64(bytes)})
 	}
 	if err := own.Error(); err != nil {
@@ -693,7 +702,7 @@ func (c *Catalog) loadJournal() error {
 				continue
 			}
 			t.lastSeq.Store(max(t.lastSeq.Load(), uint64(seq)))
-			if seq > c.cold(t.id).flushed {
+			if seq > c.cold(t.id).flushed && ct.rows > 0 {
 				t.noteBuffered(int64(ct.rows), int64(ct.bytes), seqTime(seq))
 				waiting = append(waiting, t)
 			}
@@ -812,6 +821,11 @@ func (c *Catalog) room(n int64) error {
 	if c.hotBytes.Load()+n > c.o.HotBytesMax {
 		return fmt.Errorf("%w: %d bytes wait for a flush, the limit is %d", ErrFull, c.hotBytes.Load(), c.o.HotBytesMax)
 	}
+	return c.diskRoom(n)
+}
+
+// diskRoom refuses n more bytes while the disk is nearly full.
+func (c *Catalog) diskRoom(n int64) error {
 	now := time.Now().UnixNano()
 	if at := c.disk.at.Load(); now-at > int64(diskCheck) && c.disk.at.CompareAndSwap(at, now) {
 		free := int64(math.MaxInt64)
@@ -875,7 +889,7 @@ func (c *Catalog) Waiting() []Waiting {
 	defer c.commitMu.Unlock()
 	var out []Waiting
 	for _, t := range tables {
-		if t.buf.rows > 0 {
+		if t.buf.rows > 0 || t.unfinished {
 			out = append(out, Waiting{t, t.buf.rows, t.buf.bytes, t.buf.oldest, t.buf.cause, t.buf.since, t.buf.tried})
 		}
 	}
@@ -894,7 +908,7 @@ func (c *Catalog) Adopt(ctx context.Context) error {
 func (t *Table) isBuffered() bool {
 	t.c.commitMu.Lock()
 	defer t.c.commitMu.Unlock()
-	return t.buf.rows > 0
+	return t.buf.rows > 0 || t.unfinished
 }
 
 // noteBuffered adds a commit to the table's bin; called with commitMu held, or before the catalog is shared.

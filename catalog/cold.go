@@ -15,9 +15,10 @@ type coldState struct {
 	tl   *timeline.Timeline
 	view *timeline.View
 
-	own     []ownInstant // instants of ours with the commits that they hold, oldest first
-	flushed index.Seq    // rows at or below stand in the files
-	trimmed index.Seq    // the journal holds no rows at or below
+	own     []ownInstant    // instants of ours with the commits that they hold, oldest first
+	staged  []stagedInstant // instants of large statements, oldest first, as long as the journal's window reaches
+	flushed index.Seq       // rows at or below stand in the files
+	trimmed index.Seq       // the journal holds no rows at or below
 }
 
 type ownInstant struct {
@@ -26,15 +27,30 @@ type ownInstant struct {
 	bytes int64 // of its rows in the journal
 }
 
+// stagedInstant is the instant of a large statement, whose files were begun before the statement was decided: nobody sees them as of a
+// sequence below seq, although the instant's time is below it.
+type stagedInstant struct {
+	time storage.InstantTime
+	seq  index.Seq
+}
+
 // counts tells whether an instant's files belong to the state.
 func (s *coldState) counts(it storage.InstantTime) bool { return s.tl.Counts(it) }
 
 // newest gives the file slices of the state.
 func (s *coldState) newest() []storage.FileSlice { return s.view.Slices("", nil) }
 
-// at gives the file slices as of an instant, and which instants count then.
-func (s *coldState) at(bound storage.InstantTime) ([]storage.FileSlice, func(storage.InstantTime) bool) {
-	counts := func(it storage.InstantTime) bool { return it <= bound && s.counts(it) }
+// at gives the file slices as of an instant, and which instants count then. With seq above 0 large statements that were decided after it
+// do not.
+func (s *coldState) at(bound storage.InstantTime, seq index.Seq) ([]storage.FileSlice, func(storage.InstantTime) bool) {
+	later := map[storage.InstantTime]bool{}
+	for _, o := range slices.Backward(s.staged) {
+		if seq == 0 || o.seq <= seq {
+			break
+		}
+		later[o.time] = true
+	}
+	counts := func(it storage.InstantTime) bool { return it <= bound && s.counts(it) && !later[it] }
 	return s.view.Slices(bound, counts), counts
 }
 
@@ -62,12 +78,15 @@ func (s *coldState) foreignSince(bound storage.InstantTime) map[storage.InstantT
 			out[in.Time] = true
 		}
 	}
+	for _, o := range s.staged {
+		delete(out, o.time)
+	}
 	return out
 }
 
 // with gives the state after a new look at the timeline.
 func (s *coldState) with(tl *timeline.Timeline, view *timeline.View) *coldState {
-	return &coldState{tl: tl, view: view, own: s.own, flushed: s.flushed, trimmed: s.trimmed}
+	return &coldState{tl: tl, view: view, own: s.own, staged: s.staged, flushed: s.flushed, trimmed: s.trimmed}
 }
 
 // addOwn notes an instant of ours.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -19,7 +20,8 @@ type txEntry struct {
 	prev   int32  // entry of the same key before, -1
 	packet []byte // packetRow
 	was    []byte // Avro of the row at the snapshot; may be nil if hot is set
-	had    bool   // the key had a row at the snapshot
+	had    bool   // the key had a row at the snapshot, or one that the transaction staged
+	mine   bool   // that row is a staged one
 	hot    bool   // it stood in the journal, at from
 	from   packetPlace
 	group  uint32 // number of the file group that it stood in, else
@@ -66,6 +68,7 @@ type write struct {
 	had    bool // the key had a row at the snapshot
 	oldKey string
 	was    []byte
+	mine   bool
 	hot    bool
 	from   packetPlace
 	group  uint32
@@ -74,7 +77,7 @@ type write struct {
 
 // onto has a write replace what a transaction sees of its key.
 func (w write) onto(st *keyState) write {
-	w.had, w.oldKey, w.was, w.hot, w.from, w.group = st.had, st.oldKey, st.was, st.hot, st.from, st.loc.Group
+	w.had, w.oldKey, w.was, w.mine, w.hot, w.from, w.group = st.had, st.oldKey, st.was, st.mine, st.hot, st.from, st.loc.Group
 	return w
 }
 
@@ -92,7 +95,7 @@ func (tx *Tx) add(tt *txTable, w write) error {
 		}
 	}
 	tt.buf = buf
-	e := txEntry{op: int32(tx.ops), prev: -1, packet: tt.mem.keep(buf), had: w.had, hot: w.hot, from: w.from, group: w.group}
+	e := txEntry{op: int32(tx.ops), prev: -1, packet: tt.mem.keep(buf), had: w.had, mine: w.mine, hot: w.hot, from: w.from, group: w.group}
 	if w.was != nil {
 		e.was = tt.mem.keep(w.was)
 	}
@@ -114,7 +117,7 @@ func (tx *Tx) remove(tt *txTable, ikey []byte, st *keyState) error {
 
 // image notes the row that a key has at the snapshot, which the journal keeps beside the one that replaces it.
 func (tt *txTable) image(st *keyState, row storage.Row) (err error) {
-	if st.had && st.entry < 0 && st.was == nil && !st.hot {
+	if st.had && st.entry < 0 && st.was == nil && !st.hot && !st.mine {
 		if st.was, err = storage.EncodeRow(tt.def.spec.Schema, row, nil); err != nil {
 			err = fmt.Errorf("row of %s: %w", tt.def, err)
 		}
@@ -126,7 +129,7 @@ func (tt *txTable) image(st *keyState, row storage.Row) (err error) {
 // journal has given it up.
 func (e *txEntry) before(tt *txTable, since index.Seq, journals ...pebble.Reader) (row []byte, group uint32, known bool, err error) {
 	switch {
-	case !e.had || e.hot && e.from.seq > since:
+	case !e.had || e.mine || e.hot && e.from.seq > since:
 		return nil, noGroup, true, nil
 	case e.was != nil && e.hot:
 		return e.was, noGroup, true, nil
@@ -189,12 +192,15 @@ type keyState struct {
 	had    bool   // a row at the snapshot
 	oldKey string // its record key text
 	was    []byte // Avro of that row, in tables with secondary indexes, and once image has it
+	mine   bool   // that row is one that the transaction staged
 	hot    bool   // that row stands in the journal, at from
 	from   packetPlace
 
 	row    storage.Row    // see load
 	packet *packetRow     // the row as it stands in the transaction or in the hot tier
 	loc    index.Location // where it stands in the files, if it does
+	staged *stagedRun     // whose row it is
+	ikey   []byte         // of a staged row
 }
 
 // state looks a key up: the transaction's own writes, then the hot tier, then the index of the files. The row is read by load only.
@@ -202,7 +208,14 @@ func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, e
 	if n, ok := tt.last[string(ikey)]; ok {
 		e := &tt.entries[n]
 		p := e.decoded()
-		return &keyState{exists: !p.del, key: p.key, part: p.part, entry: n, had: e.had, oldKey: e.oldKey(&p), was: e.was, hot: e.hot, from: e.from, loc: index.Location{Group: e.group}, packet: &p}, nil
+		return &keyState{exists: !p.del, key: p.key, part: p.part, entry: n, had: e.had, oldKey: e.oldKey(&p), was: e.was, mine: e.mine, hot: e.hot, from: e.from, loc: index.Location{Group: e.group}, packet: &p}, nil
+	}
+	if r, p, ok, err := tt.stagedRow(ikey); err != nil || ok {
+		if err != nil {
+			return nil, err
+		}
+		st := &keyState{exists: true, key: p.key, part: "", entry: -1, had: true, mine: true, oldKey: p.key, staged: r, ikey: slices.Clone(ikey)}
+		return st, tx.loadStaged(ctx, tt, st, p)
 	}
 	if tt.fresh {
 		return &keyState{entry: -1}, nil
@@ -244,6 +257,28 @@ func (s *snapshot) state(ctx context.Context, tt *tableView, ikey []byte) (*keyS
 	return st, s.find(tt, tt.finder, ikey, st)
 }
 
+// loadStaged fills in what the state of a staged row has besides its key.
+func (tx *Tx) loadStaged(ctx context.Context, tt *txTable, st *keyState, p place) (err error) {
+	if p.file >= 0 {
+		st.part = st.staged.files[p.file].part
+	} else if len(tt.def.part) > 0 {
+		if err := tx.load(ctx, tt, st); err != nil {
+			return err
+		}
+		st.part = tt.def.partitionPath(st.row)
+	}
+	if len(tt.def.indexes) == 0 {
+		return nil
+	}
+	if err := tx.load(ctx, tt, st); err != nil {
+		return err
+	}
+	if st.was, err = storage.EncodeRow(tt.def.spec.Schema, st.row, nil); err != nil {
+		return fmt.Errorf("row of %s: %w", tt.def, err)
+	}
+	return nil
+}
+
 // load reads the row of a key that exists.
 func (tx *Tx) load(ctx context.Context, tt *txTable, st *keyState) (err error) {
 	switch {
@@ -251,6 +286,10 @@ func (tx *Tx) load(ctx context.Context, tt *txTable, st *keyState) (err error) {
 		return nil
 	case st.packet != nil:
 		st.row, err = tt.row(st.packet)
+		return err
+	}
+	if st.staged != nil {
+		st.row, err = st.staged.read(ctx, st.ikey)
 		return err
 	}
 	row, _, _, ok, err := tx.snap.coldRow(ctx, tt.tableView, st.loc)

@@ -32,6 +32,11 @@ type intent struct {
 	Replace bool                `json:"replace,omitempty"` // all rows are replaced: the index is dropped with the settling
 	Change  *decision           `json:"change,omitempty"`  // with Replace: what the completed instant decides
 	Files   map[string][]string `json:"files"`             // names by partition path
+
+	// Of a large statement, whose files are written already:
+	Stage   string          `json:"stage,omitempty"`   // folder of the files below the table's
+	Decided bool            `json:"decided,omitempty"` // it stands, with Cut as its sequence, and is to be completed
+	Meta    json.RawMessage `json:"meta,omitempty"`    // commit metadata
 }
 
 // Flush writes the buffered rows of the tables (none named: of all) as Hudi instants; reason is shown to operators. Tables
@@ -254,8 +259,14 @@ const maxAhead = 30 * time.Second
 // trim gives up what the journal no longer has to hold of the table.
 func (t *Table) trim(b *pebble.Batch, next *coldState) error {
 	c := t.c
-	before := next.own
-	if !next.trim(index.Seq(c.clock.Now().Add(-c.o.JournalWindow).UnixMicro()), c.o.JournalBytes) {
+	before, keep := next.own, index.Seq(c.clock.Now().Add(-c.o.JournalWindow).UnixMicro())
+	for len(next.staged) > 0 && next.staged[0].seq < keep {
+		if err := b.Delete(ownKey(t.id, next.staged[0].time), nil); err != nil {
+			return err
+		}
+		next.staged = next.staged[1:]
+	}
+	if !next.trim(keep, c.o.JournalBytes) {
 		return nil
 	}
 	for _, o := range before[:len(before)-len(next.own)] {

@@ -102,6 +102,9 @@ func (tx *Tx) keysWithin(tt *txTable, v *tableView, x *tableIndex, bounds []keyB
 		if err := tx.ownWithin(tt, x, b.Bounds, add); err != nil {
 			return nil, false, err
 		}
+		if err := tx.stagedWithin(tt, x, b.Bounds, add); err != nil {
+			return nil, false, err
+		}
 		if len(keys) > lookupMax {
 			return nil, true, nil
 		}
@@ -213,8 +216,13 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, v *tableView, want *storage
 				_ = finder.Close()
 			}
 		}()
+		runs, err := tx.visible(ctx, tt, o)
+		if err != nil {
+			yield(storage.Batch{}, err)
+			return
+		}
+		staged := map[*stagedFile][]stagedPlace{}
 		if !v.fresh && v.mayBeHot() {
-			var err error
 			if finder, err = tx.c.index.FindRecents(v.s.p, v.t.id); err != nil {
 				yield(storage.Batch{}, err)
 				return
@@ -225,6 +233,13 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, v *tableView, want *storage
 				if !e.del() && !out.addPacket(e.decoded()) {
 					return
 				}
+				continue
+			}
+			if at, ok, err := findStaged(runs, []byte(k)); err != nil {
+				yield(storage.Batch{}, err)
+				return
+			} else if ok {
+				staged[at.file] = append(staged[at.file], at)
 				continue
 			}
 			if v.fresh {
@@ -260,7 +275,7 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, v *tableView, want *storage
 			_ = finder.Close() // its errors were answered by find
 			finder = nil
 		}
-		if !out.flush() {
+		if !out.flush() || !tt.staged.lookUp(ctx, want, staged, yield) {
 			return
 		}
 		sort.SliceStable(cold, func(i, j int) bool { return cold[i].group < cold[j].group })

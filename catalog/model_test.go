@@ -297,6 +297,10 @@ func (w *world) step(x *modelTx) {
 	rows := x.state[m]
 	spec := m.tab.Spec()
 	event := spec.Ordering == storage.EventTime
+	if w.r.IntN(5) == 0 {
+		w.bulk(x, m)
+		return
+	}
 	switch n := w.r.IntN(10); {
 	case n < 5: // insert
 		row := w.row(m)
@@ -373,6 +377,77 @@ func (w *world) step(x *modelTx) {
 		require.NoError(w.t, err)
 		delete(x.change(m), key)
 		x.note(m, key, nil)
+	}
+}
+
+// bulk loads random rows, in batches.
+func (w *world) bulk(x *modelTx, m *modelTable) {
+	ctx := context.Background()
+	mode := DuplicateMode(w.r.IntN(3))
+	b, err := x.tx.BulkInsert(ctx, m.tab, mode)
+	require.NoError(w.t, err)
+	rows := maps.Clone(x.state[m])
+	var want BulkResult
+	var notes []func()
+	fails := false
+	builder := storage.NewBuilder(m.tab.Spec().Schema)
+	for range 1 + w.r.IntN(12) {
+		row := w.row(m)
+		key := m.key(row)
+		require.NoError(w.t, builder.Append(row))
+		x.event("load %d %s %s", mode, m.name, text(row))
+		if fails {
+			continue
+		}
+		_, exists := rows[key]
+		if exists || uniqueTaken(m, rows, row) {
+			switch mode {
+			case DuplicateFail:
+				fails = true
+				continue
+			case DuplicateIgnore:
+				want.Ignored++
+				continue
+			}
+			if exists {
+				delete(rows, key)
+				want.Replaced++
+			}
+			for k := range rows {
+				if uniqueTaken(m, map[string]storage.Row{k: rows[k]}, row) {
+					delete(rows, k)
+					notes = append(notes, func() { x.note(m, k, nil) })
+					want.Replaced++
+				}
+			}
+		}
+		rows[key] = row
+		want.Rows++
+		notes = append(notes, func() { x.note(m, key, row) })
+		if w.r.IntN(4) == 0 {
+			err = firstError(err, b.Append(builder.Batch()))
+		}
+	}
+	err = firstError(err, b.Append(builder.Batch()))
+	if fails {
+		var dup *DuplicateKeyError
+		require.ErrorAs(w.t, err, &dup)
+		b.Abort()
+		x.event("load failed")
+		return
+	}
+	require.NoError(w.t, err)
+	if w.r.IntN(8) == 0 {
+		b.Abort()
+		x.event("load aborted")
+		return
+	}
+	got, err := b.Finish()
+	require.NoError(w.t, err)
+	require.Equal(w.t, want, got)
+	x.state[m] = rows
+	for _, f := range notes {
+		f()
 	}
 }
 

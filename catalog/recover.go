@@ -19,6 +19,9 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 	if in == nil {
 		return nil
 	}
+	if in.Decided {
+		return t.finishDecided(ctx)
+	}
 	c, d := t.c, t.def.Load()
 	cold := c.cold(t.id)
 	tl, err := cold.tl.Refresh(ctx, c.store, d.dir)

@@ -200,6 +200,7 @@ type scanState struct {
 	hot    *overlay  // a scan of the present
 	old    *pastRows // a scan of the past: the index, which knows the present, does not speak for it
 	own    ownRows
+	staged []*stagedRun
 	ro     bool
 	// foreign are the instants of other engines that a scan of the past sees and no earlier instant of ours merged.
 	foreign map[storage.InstantTime]bool
@@ -240,6 +241,23 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 				}
 			}
 			for b, err := range st.s.c.reader.ReadSlice(ctx, d.dir, fs, sc) {
+				if err != nil {
+					yield(storage.Batch{}, err)
+					return
+				}
+				if b.Rows > 0 && !yield(b, nil) {
+					return
+				}
+			}
+		}
+		for _, fs := range stagedSlices(st.staged) {
+			s := st.staged[0].s
+			sc := d.scan(st.want, s.counts)
+			if len(own) > 0 {
+				part := fs.Partition
+				sc.Drop = func(key string) bool { return own[d.dropKey(part, key)] }
+			}
+			for b, err := range st.s.c.reader.ReadSlice(ctx, s.dir, fs, sc) {
 				if err != nil {
 					yield(storage.Batch{}, err)
 					return

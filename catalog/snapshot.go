@@ -343,6 +343,8 @@ func (tx *Tx) scan(ctx context.Context, tt *txTable, v *tableView, o ScanOptions
 	st := &scanState{s: v.s, tt: v, want: want, slices: v.cold.newest(), counts: v.cold.counts, hot: hot, own: tx.own(tt, o), ro: o.ReadOptimized}
 	if st.ro {
 		st.hot, st.own = nil, ownRows{}
+	} else if st.staged, err = tx.visible(ctx, tt, o); err != nil {
+		return failed(err)
 	}
 	return v.s.held(ctx, st.run(ctx))
 }
@@ -488,10 +490,14 @@ func (s *Snapshot) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[
 	if err != nil {
 		return failed(err)
 	}
-	slices, counts := tt.cold.at(bound)
-	st := &scanState{s: s.s, tt: tt, want: want, slices: slices, counts: counts, ro: o.ReadOptimized, foreign: tt.cold.foreignSince(bound)}
 	_, named := tt.cold.tl.Get(bound)
 	named = named && s.at.Instant != "" // the state that other engines show as of that instant, without what waited for a flush then
+	decided := seq
+	if named {
+		decided = 0
+	}
+	slices, counts := tt.cold.at(bound, decided)
+	st := &scanState{s: s.s, tt: tt, want: want, slices: slices, counts: counts, ro: o.ReadOptimized, foreign: tt.cold.foreignSince(bound)}
 	if from := max(tt.cold.cutAt(bound), tt.cold.trimmed); !o.ReadOptimized && !named && seq > from {
 		runs, _, err := s.s.hotRuns(tt, from, seq, 0)
 		if err != nil {

@@ -32,6 +32,7 @@ type Table struct {
 	broken  error
 	foreign atomic.Pointer[storage.Schema] // schema of the newest instant if another engine wrote it
 
+	filesSeq   atomic.Uint64 // sequence of the last change of rows that the journal does not have: an adoption, a large statement
 	lastSeq    atomic.Uint64 // sequence of the last commit or adoption that changed rows
 	forgotten  atomic.Uint64 // largest sequence of a delete of which the index keeps no trace
 	rows       atomic.Int64  // estimate of the number of rows
@@ -49,7 +50,9 @@ type Table struct {
 	flushing time.Time // guarded by c.commitMu: commit time of the first row that a flush took out of buf; zero: none
 	drawn    index.Seq // guarded by c.commitMu: cut of the last flush, also of one that failed
 
-	intent *intent     // guarded by slices: a flush that was begun and not settled
+	unfinished bool // guarded by c.commitMu: a large statement was decided and its instant is not complete
+
+	intent *intent     // guarded by slices: a flush that was begun and not settled, or a large statement
 	record tableRecord // guarded by c.commitMu: what the hot tier has of the table
 }
 

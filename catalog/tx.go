@@ -46,6 +46,7 @@ type txTable struct {
 	buf     []byte              // for encoding
 	byValue map[string][]string // keyless tables: encoded row → record keys, made by the first search of a statement
 	valueAt int                 // writes of the transaction that byValue reflects
+	staged  *stage              // guarded by tx.mu: rows that large statements wrote into files
 }
 
 // tableView is a table at a snapshot, with what reads of it found out.
@@ -152,6 +153,11 @@ func (tx *Tx) RollbackTo(m Mark) error {
 			tt.entries = tt.entries[:n-1]
 		}
 		tt.byValue = nil
+		if tt.staged != nil {
+			tx.mu.Lock()
+			tt.staged.truncate(m)
+			tx.mu.Unlock()
+		}
 	}
 	tx.ops = min(tx.ops, int(m))
 	return nil
@@ -399,6 +405,17 @@ func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, r
 				return err
 			}
 		}
+		if tt.staged != nil {
+			for _, r := range tt.staged.runs {
+				k, ok, err := r.owner(i, values)
+				if err == nil && ok {
+					err = taken(slices.Clone(k))
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
 		if !tt.fresh {
 			var keys [][]byte
 			err = tx.c.index.Secondary(tx.snap.p, tt.t.id, x.no, index.Bounds{Low: values, High: append(values[:len(values):len(values)], 0xff)}, func(k []byte) bool {
@@ -502,6 +519,10 @@ func (tx *Tx) Rollback() {
 	tx.done = true
 	for _, tt := range tx.order {
 		tt.close()
+		if tt.staged != nil {
+			tt.staged.discard()
+			tt.staged = nil
+		}
 	}
 	tx.snap.close()
 	tx.tabs, tx.order = nil, nil
@@ -536,7 +557,7 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	}
 	var changed []*Table
 	for _, tt := range tx.order {
-		if len(tt.last) > 0 {
+		if len(tt.last) > 0 || tt.hasStaged() {
 			changed = append(changed, tt.t)
 		}
 	}
@@ -579,7 +600,7 @@ func (tx *Tx) decide(ctx context.Context) error {
 		}
 	}
 	for _, tt := range sortedByID(tx.order) {
-		if len(tt.last) == 0 {
+		if len(tt.last) == 0 && !tt.hasStaged() {
 			continue
 		}
 		tt.t.ddl.RLock()
@@ -597,6 +618,9 @@ func (tx *Tx) decide(ctx context.Context) error {
 	}
 	if err := tx.c.room(2 * size); err != nil {
 		return err
+	}
+	if staged := tx.stagedTables(); len(staged) > 0 {
+		return tx.c.commitStaged(ctx, tx, changes, staged)
 	}
 	return tx.c.commit(tx, changes)
 }
@@ -699,26 +723,72 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 		b.Close()
 		return err
 	}
+	if err := tx.checkConflicts(changes); err != nil {
+		c.commitMu.Unlock()
+		b.Close()
+		var later *laterError
+		if errors.As(err, &later) {
+			c.awaitDurable(later.seq)
+		}
+		return err
+	}
+	seq := c.clock.next()
+	rec, counts, grown, err := c.writeChanges(tx, b, seq, changes)
+	err = firstError(err, b.Set(journalKey(seq), rec.encode(), nil))
+	changes = nil
+	for tt := range counts {
+		tt.free() // the batch has it all
+	}
+	if err == nil {
+		err = c.db.ApplyNoSyncWait(b, pebble.Sync)
+	}
+	if err != nil {
+		c.commitMu.Unlock()
+		b.Close()
+		return fmt.Errorf("write journal: %w", err)
+	}
+	c.noteCommit(seq, seqTime(seq), counts, grown)
+	c.commitMu.Unlock()
+
+	if err := b.SyncWait(); err != nil {
+		// The batch may or may not survive: nothing after it may be answered, so the warehouse stops writing until it is opened again.
+		c.fail(fmt.Errorf("sync journal: %w", err))
+		return fmt.Errorf("sync journal: %w", err)
+	}
+	b.Close()
+	c.advance(seq)
+	c.metrics.CommitsTotal.Add(1)
+	c.wake()
+	return nil
+}
+
+// laterError is a conflict with a commit.
+type laterError struct {
+	seq index.Seq
+	err error
+}
+
+func (e *laterError) Error() string { return e.err.Error() }
+func (e *laterError) Unwrap() error { return e.err }
+
+// checkConflicts looks for commits that changed what the transaction changes; called with commitMu held.
+func (tx *Tx) checkConflicts(changes []change) error {
 	for i := range changes {
 		conflict, err := tx.conflicts(&changes[i])
 		if err == nil && conflict {
 			err = fmt.Errorf("%w: key %s of %s", ErrConflict, changes[i].e.decoded().key, changes[i].tt.def)
+			err = &laterError{index.Seq(changes[i].tt.t.lastSeq.Load()), err}
 		}
 		if err != nil {
-			changed := index.Seq(changes[i].tt.t.lastSeq.Load())
-			c.commitMu.Unlock()
-			b.Close()
-			if conflict {
-				c.awaitDurable(changed)
-			}
 			return err
 		}
 	}
-	seq := c.clock.next()
-	rec := commitRecord{}
-	counts := map[*txTable]*commitTable{}
-	grown := map[*Table]int64{} // rows
-	var err error
+	return nil
+}
+
+// writeChanges puts the rows of a commit into a batch, with their index entries and the counters; called with commitMu held.
+func (c *Catalog) writeChanges(tx *Tx, b *pebble.Batch, seq index.Seq, changes []change) (rec commitRecord, counts map[*txTable]*commitTable, grown map[*Table]int64, err error) {
+	counts, grown = map[*txTable]*commitTable{}, map[*Table]int64{}
 	for i := range changes {
 		ch := &changes[i]
 		ct := counts[ch.tt]
@@ -738,7 +808,7 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 			grown[ch.tt.t]++
 		}
 		err = firstError(err, ferr,
-			setPacket(b, ch.tt.t.id, seq, ord, ch.e.packet, known, ch.e.had, before, group),
+			setPacket(b, ch.tt.t.id, seq, ord, ch.e.packet, known, ch.e.had && !ch.e.mine, before, group),
 			c.index.PutRecent(b, ch.tt.t.id, ch.e.ikey(), index.Recent{Seq: seq, Ord: ord, Delete: ch.e.del()}),
 			c.putSecondary(b, ch.tt, ch.e))
 	}
@@ -749,20 +819,11 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 			}
 		}
 	}
-	err = firstError(err, b.Set(journalKey(seq), rec.encode(), nil), c.saveAuto(b, tx))
-	changes = nil
-	for tt := range counts {
-		tt.free() // the batch has it all
-	}
-	if err == nil {
-		err = c.db.ApplyNoSyncWait(b, pebble.Sync)
-	}
-	if err != nil {
-		c.commitMu.Unlock()
-		b.Close()
-		return fmt.Errorf("write journal: %w", err)
-	}
-	at := seqTime(seq)
+	return rec, counts, grown, firstError(err, c.saveAuto(b, tx))
+}
+
+// noteCommit adds a commit that was applied to the tables' bins; called with commitMu held. grown is the change of the number of rows.
+func (c *Catalog) noteCommit(seq index.Seq, at time.Time, counts map[*txTable]*commitTable, grown map[*Table]int64) {
 	for tt, ct := range counts {
 		tt.t.lastSeq.Store(uint64(seq))
 		tt.t.noteBuffered(int64(ct.rows), int64(ct.bytes), at)
@@ -772,21 +833,9 @@ func (c *Catalog) commit(tx *Tx, changes []change) error {
 			}
 		}
 	}
-	c.commitMu.Unlock()
-
-	if err := b.SyncWait(); err != nil {
-		// The batch may or may not survive: nothing after it may be answered, so the warehouse stops writing until it is opened again.
-		c.fail(fmt.Errorf("sync journal: %w", err))
-		return fmt.Errorf("sync journal: %w", err)
-	}
-	b.Close()
-	c.advance(seq)
-	c.metrics.CommitsTotal.Add(1)
 	for t, n := range grown {
 		t.rows.Add(n)
 	}
-	c.wake()
-	return nil
 }
 
 // awaitDurable waits, for a second at most, until commits up to seq may be seen: a transaction that is run again before would
@@ -847,7 +896,7 @@ func (c *Catalog) putSecondary(b *pebble.Batch, tt *txTable, e *txEntry) error {
 // saveAuto writes the AUTO_INCREMENT counters that the transaction's tables reached.
 func (c *Catalog) saveAuto(b *pebble.Batch, tx *Tx) error {
 	for _, tt := range tx.order {
-		if tt.def.spec.AutoIncrement == "" || len(tt.last) == 0 {
+		if tt.def.spec.AutoIncrement == "" || len(tt.last) == 0 && !tt.hasStaged() {
 			continue
 		}
 		a := &tt.t.auto

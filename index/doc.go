@@ -9,6 +9,7 @@
 //	's' table index values key → length of values                                  (hints: checked against their row before use)
 //	'd' table partition key  → file group, base instant of a deleted record that its base file still has
 //	'g' table number         → partition path, file id                            (file groups, so that locations stay small)
+//	'q' table number         → sequence, instant                                  (decided large statements, which their locations name)
 //
 // Invariants:
 //   - The last change of a key is its newest recent entry, else its location's sequence.

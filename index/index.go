@@ -24,6 +24,7 @@ const (
 	prefixSecondary = 's'
 	prefixGroup     = 'g'
 	prefixDead      = 'd'
+	prefixStage     = 'q'
 )
 
 // Recent is a change of a key whose row is still in the hot tier.
@@ -48,11 +49,14 @@ type RecordIndex struct {
 
 	mu     sync.RWMutex
 	groups map[TableID]*Groups // guarded by mu
+
+	stageMu sync.RWMutex
+	stages  map[TableID]*stages // guarded by stageMu
 }
 
 // New gives the index kept in db.
 func New(db *pebble.DB) *RecordIndex {
-	return &RecordIndex{db: db, groups: map[TableID]*Groups{}}
+	return &RecordIndex{db: db, groups: map[TableID]*Groups{}, stages: map[TableID]*stages{}}
 }
 
 func tableKey(prefix byte, t TableID) []byte {
@@ -231,7 +235,7 @@ func secondaryKey(t TableID, index uint32, values, key []byte) []byte {
 
 // DropTable removes everything about a table.
 func (x *RecordIndex) DropTable(b *pebble.Batch, t TableID) error {
-	for _, p := range []byte{prefixRecent, prefixLocation, prefixSecondary, prefixGroup, prefixDead} {
+	for _, p := range []byte{prefixRecent, prefixLocation, prefixSecondary, prefixGroup, prefixDead, prefixStage} {
 		if err := b.DeleteRange(tableKey(p, t), tableKey(p, t+1), nil); err != nil {
 			return err
 		}
@@ -239,6 +243,9 @@ func (x *RecordIndex) DropTable(b *pebble.Batch, t TableID) error {
 	x.mu.Lock()
 	delete(x.groups, t)
 	x.mu.Unlock()
+	x.stageMu.Lock()
+	delete(x.stages, t)
+	x.stageMu.Unlock()
 	return nil
 }
 
@@ -295,7 +302,7 @@ func (x *RecordIndex) Locate(r pebble.Reader, t TableID, key []byte) (Location, 
 		return Location{}, false, err
 	}
 	defer closer.Close()
-	l, err := decodeLocation(v)
+	l, err := x.location(t, v)
 	return l, err == nil, err
 }
 
@@ -391,6 +398,8 @@ func (i *RecentIter) Close() error { return i.it.Close() }
 
 // LocationIter walks the locations of a table in key order.
 type LocationIter struct {
+	x      *RecordIndex
+	t      TableID
 	it     *pebble.Iterator
 	prefix []byte
 	buf    []byte
@@ -403,7 +412,7 @@ func (x *RecordIndex) Locations(r pebble.Reader, t TableID, b Bounds) (*Location
 		return nil, err
 	}
 	it.First()
-	return &LocationIter{it: it, prefix: tableKey(prefixLocation, t)}, nil
+	return &LocationIter{x: x, t: t, it: it, prefix: tableKey(prefixLocation, t)}, nil
 }
 
 // Seek gives the location of exactly that key; keys have to be asked for in ascending order to be fast.
@@ -429,7 +438,7 @@ func (i *LocationIter) Entry() ([]byte, Location, error) {
 	if err != nil {
 		return nil, Location{}, err
 	}
-	l, err := decodeLocation(v)
+	l, err := i.x.location(i.t, v)
 	return i.it.Key()[5:], l, err
 }
 

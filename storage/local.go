@@ -485,3 +485,31 @@ func (l *Local) removeFile(path string) error {
 	}
 	return nil
 }
+
+// Link gives an object a second name, durably, without copying it. A name that is taken is left as it is.
+func (l *Local) Link(ctx context.Context, from, to string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	_, old, _, err := l.split(from)
+	if err != nil {
+		return err
+	}
+	dir, path, _, err := l.split(to)
+	if err != nil {
+		return err
+	}
+	if err = l.ensureDir(dir); err == nil {
+		if err = l.fs.Link(old, path); errors.Is(err, fs.ErrExist) {
+			err = nil
+		}
+	}
+	if err == nil {
+		err = l.syncDir(dir)
+	}
+	if err != nil {
+		l.forget()
+		return fmt.Errorf("link %s to %s: %w", from, to, err)
+	}
+	return nil
+}
