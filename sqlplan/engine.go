@@ -100,7 +100,9 @@ func NewEngine(ctx context.Context, c *catalog.Catalog, o Options) (*Engine, err
 	a := b.Build()
 	addLockRule(a)
 	a.Catalog.AuthHandler = lockHandler{a.Catalog.AuthHandler}
-	mendTransactionsTable(a.Catalog.InfoSchema)
+	if !e.plainText {
+		mendLiveTables(a.Catalog.InfoSchema)
+	}
 	a.ExecBuilder.PriorityBuilder = execBuilder{front: a.ExecBuilder, plain: e.plainText}
 	e.sql = sqle.New(a, &sqle.Config{VersionPostfix: o.Version, IsReadOnly: o.ReadOnly})
 	if err := e.loadUsers(ctx, o.Password); err != nil {

@@ -144,25 +144,31 @@ func dataLockWaitsRows(ctx *sql.Context) ([]sql.Row, error) {
 	return rows, nil
 }
 
-// mendTransactionsTable gives information_schema.INNODB_TRX its rows; the front end's has none.
-func mendTransactionsTable(db sql.Database) {
-	t, ok, err := db.GetTableInsensitive(sql.NewEmptyContext(), information_schema.InnoDBTrxName)
-	table, own := t.(*information_schema.InformationSchemaTable)
-	if err != nil || !ok || !own {
-		return
-	}
-	table.Reader = func(ctx *sql.Context, _ sql.Catalog) (sql.RowIter, error) {
-		s, ok := ctx.Session.(*Session)
-		if !ok {
-			return sql.RowsToRowIter(), nil
+// mendLiveTables gives the tables of information_schema that show what runs the rows that lakesql knows.
+func mendLiveTables(db sql.Database) {
+	mend := func(name string, rows func(*sql.Context, sql.Schema) ([]sql.Row, error)) {
+		t, ok, err := db.GetTableInsensitive(sql.NewEmptyContext(), name)
+		table, own := t.(*information_schema.InformationSchemaTable)
+		if err != nil || !ok || !own {
+			panic("sqlplan: information_schema has no " + name)
 		}
-		rows, err := innodbTrxRows(ctx, s, table.TableSchema)
-		return sql.RowsToRowIter(rows...), err
+		table.Reader = func(ctx *sql.Context, _ sql.Catalog) (sql.RowIter, error) {
+			list, err := rows(ctx, table.TableSchema)
+			return sql.RowsToRowIter(list...), err
+		}
 	}
+	mend(information_schema.InnoDBTrxName, innodbTrxRows)
+	mend(information_schema.ProcessListTableName, func(ctx *sql.Context, _ sql.Schema) ([]sql.Row, error) {
+		rows := processRows(ctx)
+		for _, row := range rows {
+			row[0], row[5] = uint64(row[0].(int64)), int32(row[5].(int64))
+		}
+		return rows, nil
+	})
 }
 
 // innodbTrxRows are the rows of information_schema.INNODB_TRX.
-func innodbTrxRows(ctx *sql.Context, s *Session, columns sql.Schema) ([]sql.Row, error) {
+func innodbTrxRows(ctx *sql.Context, columns sql.Schema) ([]sql.Row, error) {
 	loc, err := sessionZone(ctx)
 	if err != nil {
 		return nil, err
@@ -172,7 +178,7 @@ func innodbTrxRows(ctx *sql.Context, s *Session, columns sql.Schema) ([]sql.Row,
 		queries[p.Connection] = p.Query
 	}
 	var rows []sql.Row
-	for _, t := range s.engine.catalog.Transactions() {
+	for _, t := range sessionOf(ctx).engine.catalog.Transactions() {
 		row := make(sql.Row, len(columns))
 		for i, c := range columns {
 			if !c.Nullable {
@@ -224,8 +230,8 @@ func wallClock(t time.Time, loc *time.Location) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond()/1000*1000, time.UTC)
 }
 
-// showProcessList is SHOW PROCESSLIST. The state of a statement that waits for a lock says so.
-func showProcessList(ctx *sql.Context) (sql.RowIter, error) {
+// processRows are the rows of SHOW PROCESSLIST. The state of a statement that waits for a lock says so.
+func processRows(ctx *sql.Context) []sql.Row {
 	waits := sessionOf(ctx).engine.waits()
 	var rows []sql.Row
 	for _, p := range ctx.ProcessList.Processes() {
@@ -245,7 +251,7 @@ func showProcessList(ctx *sql.Context) (sql.RowIter, error) {
 		rows = append(rows, sql.NewRow(int64(p.Connection), p.User, p.Host, db, string(p.Command), int64(p.Seconds()), state, info))
 	}
 	slices.SortFunc(rows, func(a, b sql.Row) int { return int(a[0].(int64) - b[0].(int64)) })
-	return sql.RowsToRowIter(rows...), nil
+	return rows
 }
 
 // waits gives the states of the connections that wait for a lock.

@@ -28,6 +28,7 @@ type Session struct {
 	next       characteristics
 	held       *heldTables // nil: no LOCK TABLES is in force
 	statements uint64      // that began so far, those of procedures among them
+	commits    uint64      // see Commits
 	// prepared has the prepared statements that read meta columns, with the table into which they insert ("" if none).
 	prepared map[string]string
 
@@ -208,6 +209,10 @@ func (s *Session) CommitTransaction(ctx *sql.Context, _ sql.Transaction) error {
 	return err
 }
 
+// Commits counts the commits of the session, also those of nothing. A statement after whose beginning there was one cannot be
+// run again.
+func (s *Session) Commits() uint64 { return s.commits }
+
 func (s *Session) commit(ctx *sql.Context) error {
 	s.endStatement()
 	t := s.tx
@@ -236,6 +241,7 @@ func (s *Session) commit(ctx *sql.Context) error {
 		}
 		delete(t.txs, c)
 	}
+	s.commits++
 	return nil
 }
 

@@ -27,7 +27,7 @@ func buildShow(ctx *sql.Context, n sql.Node) (sql.RowIter, error) {
 	case *plan.ShowCreateDatabase:
 		return showCreateDatabase(ctx, n)
 	case *plan.ShowProcessList:
-		return showProcessList(ctx)
+		return sql.RowsToRowIter(processRows(ctx)...), nil
 	case *plan.ShowTableStatus:
 		return showTableStatus(ctx, n)
 	}

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -24,6 +25,10 @@ import (
 //
 //	exec [session=NAME]    a statement; its result is the number of rows that it changed
 //	query [session=NAME]   a statement with rows: one a line, tabs between columns, NULL for null
+//	exec session=NAME blocks, query session=NAME blocks
+//	                       a statement that has to wait for a lock: its result is "waits" when SHOW PROCESSLIST says that it does
+//	await session=NAME     the result of the session's statement that waited
+//	close session=NAME     ends the session's connection without a word
 //	flush                  FLUSH TABLES
 //	reopen                 stops the server and opens its folder again
 //
@@ -50,7 +55,14 @@ type scriptServer struct {
 	server   *wire.Server
 	served   chan error
 	db       *sql.DB
-	sessions map[string]*sql.Conn
+	sessions map[string]*scriptSession
+}
+
+// scriptSession is a connection by its name.
+type scriptSession struct {
+	*sql.Conn
+	id      uint32
+	pending chan string // the result of the statement that waits; nil: none does
 }
 
 func (s *scriptServer) open() {
@@ -67,7 +79,7 @@ func (s *scriptServer) open() {
 	}
 	s.served = make(chan error, 1)
 	go func() { s.served <- s.server.Serve() }()
-	s.sessions = map[string]*sql.Conn{}
+	s.sessions = map[string]*scriptSession{}
 	if s.db, err = sql.Open("mysql", fmt.Sprintf("root@tcp(%s)/", s.server.Addr())); err != nil {
 		s.t.Fatal(err)
 	}
@@ -85,14 +97,18 @@ func (s *scriptServer) close() {
 }
 
 // session gives a connection that uses database d.
-func (s *scriptServer) session(d *datadriven.TestData) *sql.Conn {
+func (s *scriptServer) session(d *datadriven.TestData) *scriptSession {
 	name := "main"
 	d.MaybeScanArgs(s.t, "session", &name)
 	c := s.sessions[name]
 	if c == nil {
 		ctx := context.Background()
-		var err error
-		if c, err = s.db.Conn(ctx); err != nil {
+		conn, err := s.db.Conn(ctx)
+		if err != nil {
+			d.Fatalf(s.t, "%v", err)
+		}
+		c = &scriptSession{Conn: conn}
+		if err := c.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&c.id); err != nil {
 			d.Fatalf(s.t, "%v", err)
 		}
 		for _, q := range []string{"CREATE DATABASE IF NOT EXISTS d", "USE d"} {
@@ -105,28 +121,87 @@ func (s *scriptServer) session(d *datadriven.TestData) *sql.Conn {
 	return c
 }
 
-func (s *scriptServer) run(t *testing.T, d *datadriven.TestData) string {
-	ctx := context.Background()
-	switch d.Cmd {
-	case "exec":
-		r, err := s.session(d).ExecContext(ctx, d.Input)
-		if err != nil {
-			return errorText(err)
-		}
-		switch n, _ := r.RowsAffected(); n {
-		case 0:
-			return "ok"
-		case 1:
-			return "1 row"
-		default:
-			return fmt.Sprintf("%d rows", n)
-		}
-	case "query":
-		out, err := rowsText(ctx, s.session(d), d.Input)
+// statement runs one statement of a session and gives its result.
+func (c *scriptSession) statement(ctx context.Context, cmd, text string) string {
+	if cmd == "query" {
+		out, err := rowsText(ctx, c.Conn, text)
 		if err != nil {
 			return errorText(err)
 		}
 		return out
+	}
+	r, err := c.ExecContext(ctx, text)
+	if err != nil {
+		return errorText(err)
+	}
+	switch n, _ := r.RowsAffected(); n {
+	case 0:
+		return "ok"
+	case 1:
+		return "1 row"
+	default:
+		return fmt.Sprintf("%d rows", n)
+	}
+}
+
+// waitsForLock tells whether a connection waits for a lock.
+func (s *scriptServer) waitsForLock(ctx context.Context, id uint32) bool {
+	var n int
+	err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID = ? AND (STATE LIKE '%lock')", id).Scan(&n)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n > 0
+}
+
+// block starts a statement that has to wait.
+func (s *scriptServer) block(ctx context.Context, c *scriptSession, cmd, text string) string {
+	c.pending = make(chan string, 1)
+	go func(done chan<- string) { done <- c.statement(ctx, cmd, text) }(c.pending)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		select {
+		case out := <-c.pending:
+			c.pending = nil
+			return "does not wait: " + out
+		default:
+		}
+		if s.waitsForLock(ctx, c.id) {
+			return "waits"
+		}
+	}
+	return "neither waits nor ends"
+}
+
+func (s *scriptServer) run(t *testing.T, d *datadriven.TestData) string {
+	ctx := context.Background()
+	switch d.Cmd {
+	case "exec", "query":
+		c := s.session(d)
+		if c.pending != nil {
+			d.Fatalf(t, "the session's last statement waits")
+		}
+		if d.HasArg("blocks") {
+			return s.block(ctx, c, d.Cmd, d.Input)
+		}
+		return c.statement(ctx, d.Cmd, d.Input)
+	case "await":
+		c := s.session(d)
+		select {
+		case out := <-c.pending:
+			c.pending = nil
+			return out
+		case <-time.After(10 * time.Second):
+			return "waits still"
+		}
+	case "close":
+		c := s.session(d)
+		if err := c.Raw(func(any) error { return driver.ErrBadConn }); !errors.Is(err, driver.ErrBadConn) {
+			d.Fatalf(t, "%v", err)
+		}
+		name := ""
+		d.ScanArgs(t, "session", &name)
+		delete(s.sessions, name)
+		return "ok"
 	case "flush":
 		if err := s.catalog.Flush(ctx, "test"); err != nil {
 			return errorText(err)

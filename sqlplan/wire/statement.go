@@ -135,6 +135,7 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		}
 		defer sql.SessionCommandEnd(sqlCtx.Session)
 		own := ownsTransaction(sqlCtx)
+		commits := commitsOf(sqlCtx.Session)
 		failed := true
 		defer func() { // also after a panic
 			if failed && own {
@@ -162,7 +163,7 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		err = h.execute(sqlCtx, c, st, text)
 		if err != nil {
 			if h.conflict(err) {
-				again = own && !st.started && !st.touched && rerunnable(st.ast)
+				again = own && !st.started && !st.touched && rerunnable(st.ast) && commitsOf(sqlCtx.Session) == commits
 				if !again {
 					// As with a deadlock in MySQL, the whole transaction is lost.
 					abandon(sqlCtx)
@@ -191,10 +192,18 @@ func (h *handler) conflict(err error) bool {
 	return h.s.o.Retryable(err) || isKind(sql.ErrLockDeadlock, err)
 }
 
+// commitsOf counts the commits of a session. A procedure may commit before it fails.
+func commitsOf(s sql.Session) uint64 {
+	if c, ok := s.(interface{ Commits() uint64 }); ok {
+		return c.Commits()
+	}
+	return 0
+}
+
 // rerunnable tells statements whose effect ends with their transaction.
 func rerunnable(ast sqlparser.Statement) bool {
 	switch ast.(type) {
-	case sqlparser.SelectStatement, *sqlparser.Insert, *sqlparser.Update, *sqlparser.Delete:
+	case sqlparser.SelectStatement, *sqlparser.Insert, *sqlparser.Update, *sqlparser.Delete, *sqlparser.Call, *sqlparser.Execute:
 		return true
 	}
 	return false
