@@ -255,6 +255,53 @@ func (n *nextTransaction) RowIter(ctx *sql.Context, row sql.Row) (sql.RowIter, e
 	return okRows(0), nil
 }
 
+// chainOf reads COMMIT AND CHAIN, nil if stmt is another statement.
+func chainOf(stmt ast.Statement) ast.Statement {
+	in, ok := stmt.(ast.InjectedStatement)
+	if !ok {
+		return nil
+	}
+	c, ok := in.Statement.(dialect.Chain)
+	if !ok {
+		return nil
+	}
+	in.Statement = chain{statementNode: "AND CHAIN", rollback: c.Rollback}
+	return in
+}
+
+// chain is COMMIT AND CHAIN or ROLLBACK AND CHAIN.
+type chain struct {
+	statementNode
+	rollback bool
+}
+
+// WithResolvedChildren implements ast.Injectable.
+func (n chain) WithResolvedChildren(context.Context, []any) (any, error) { return &n, nil }
+
+func (n *chain) WithChildren(*sql.Context, ...sql.Node) (sql.Node, error) { return n, nil }
+
+// RowIter implements sql.ExecSourceRel.
+func (n *chain) RowIter(ctx *sql.Context, _ sql.Row) (sql.RowIter, error) {
+	s := sessionOf(ctx)
+	var old transaction
+	if s.tx != nil {
+		old = *s.tx
+	}
+	if n.rollback {
+		s.release()
+		ctx.SetTransaction(nil)
+	}
+	c := sql.ReadWrite
+	if old.readOnly {
+		c = sql.ReadOnly
+	}
+	if err := s.startExplicit(ctx, c); err != nil {
+		return nil, err
+	}
+	s.tx.level, s.tx.leveled = old.level, old.leveled
+	return okRows(0), nil
+}
+
 // snapshotOf reads START TRANSACTION WITH CONSISTENT SNAPSHOT, nil if stmt is another statement.
 func snapshotOf(stmt ast.Statement) ast.Statement {
 	b, ok := stmt.(*ast.Begin)

@@ -62,6 +62,9 @@ func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, 
 	if start := snapshotOf(stmt); start != nil {
 		return start, nil
 	}
+	if next := chainOf(stmt); next != nil {
+		return next, nil
+	}
 	if own := p.maintenanceOf(ctx, stmt); own != nil {
 		return own, nil
 	}

@@ -36,6 +36,8 @@ func (p *Parser) patch(ctx context.Context, s *scanned, stmt ast.Statement, opti
 	case *ast.Set:
 		patchModes(n)
 		patchIsolation(s, n)
+	case *ast.Commit, *ast.Rollback:
+		return patchEnd(s, stmt)
 	case *ast.Begin:
 		if s.consistent {
 			n.TransactionCharacteristic = consistentSnapshot(n.TransactionCharacteristic)

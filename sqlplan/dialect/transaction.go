@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"context"
 	"strings"
 
 	ast "github.com/dolthub/vitess/go/vt/sqlparser"
@@ -52,4 +53,35 @@ func named(s *scanned, variable string) bool {
 		}
 	}
 	return false
+}
+
+// Chain is COMMIT AND CHAIN, or ROLLBACK AND CHAIN: another transaction of the same kind begins at once. The grammar drops the
+// words; who runs the statement puts a plan of its own in its place.
+type Chain struct{ Rollback bool }
+
+// WithResolvedChildren implements ast.Injectable.
+func (Chain) WithResolvedChildren(context.Context, []any) (any, error) {
+	return nil, errUnsupported("AND CHAIN")
+}
+
+// patchEnd reads what the grammar drops of COMMIT and ROLLBACK.
+func patchEnd(s *scanned, stmt ast.Statement) (ast.Statement, error) {
+	if len(s.statement()) <= len("ROLLBACK WORK") {
+		return stmt, nil
+	}
+	m := mender{text: s.statement(), ts: tokens(s.statement(), s.ansi), ansi: s.ansi}
+	_, rollback := stmt.(*ast.Rollback)
+	chained := false
+	for i := range m.ts {
+		switch {
+		case m.is(i, "CHAIN") && !m.is(i-1, "NO"):
+			chained = true
+		case m.is(i, "RELEASE") && !m.is(i-1, "NO"):
+			return nil, errUnsupported("%s RELEASE", m.upper(0))
+		}
+	}
+	if !chained {
+		return stmt, nil
+	}
+	return ast.InjectedStatement{Statement: Chain{rollback}, Auth: ast.AuthInformation{AuthType: ast.AuthType_IGNORE}}, nil
 }
