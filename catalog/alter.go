@@ -210,7 +210,7 @@ func (c *Catalog) putHints(t *Table, hints []secondaryHint) error {
 			b = c.db.NewBatch()
 		}
 	}
-	return b.Commit(pebble.Sync)
+	return c.commitBatch(b)
 }
 
 // TruncateTable removes all rows by one replacecommit and restarts AUTO_INCREMENT; rows is how many there were.
@@ -452,7 +452,7 @@ func (w *rewriter) intend() error {
 		return err
 	}
 	w.f.t.intent = w.f.intent
-	return c.db.Set(idKey(prefixIntent, w.f.t.id), b, pebble.Sync)
+	return c.putEntry(idKey(prefixIntent, w.f.t.id), b)
 }
 
 func (w *rewriter) file(ctx context.Context, part string) (*rewriteFile, error) {

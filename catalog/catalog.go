@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/lakesql/lakesql/index"
@@ -46,6 +45,7 @@ type Options struct {
 	JournalWindow time.Duration // commits this young stay in the journal after their flush. Default 24 h
 	JournalBytes  int64         // bytes of flushed commits of one table that the journal keeps at most. Default 1 GiB
 	CacheBytes    int64         // decoded logs and pebble blocks. Default 128 MiB
+	BallastBytes  int64         // of the disk, kept free for the moment when the rest is used up. Default none
 	DropRetention time.Duration // dropped tables can be brought back for this long; negative: they cannot. Default 24 h
 	SnapshotMax   time.Duration // a snapshot older than this cannot be read any more. Default 1 h
 }
@@ -57,6 +57,8 @@ type Metrics struct {
 	FlushesTotal   atomic.Int64 // instants written, one a table
 	AdoptionsTotal atomic.Int64 // looks at a timeline that found instants of other engines
 	LateRowsTotal  atomic.Int64 // buffered rows that lost against a newer row of another engine
+	FullTotal      atomic.Int64 // writes that were refused for want of room
+	DiskFullTotal  atomic.Int64 // times that the disk was met full
 }
 
 // Folder names below the data folder.
@@ -68,19 +70,20 @@ const (
 
 // Catalog is an open warehouse.
 type Catalog struct {
-	o      Options
-	dir    string
-	fs     vfs.FS
-	memory bool // the file system keeps no folder times
-	log    *slog.Logger
-	store  *storage.Local // rooted at the file system's root, since attached tables lie anywhere
-	root   string         // object name of the warehouse folder
-	reader *storage.Reader
-	db     *pebble.DB
-	pebble *pebble.Options // of db, filled
-	index  *index.RecordIndex
-	clock  *Clock
-	id     string // warehouse id
+	o       Options
+	dir     string
+	fs      vfs.FS
+	memory  bool // the file system keeps no folder times
+	log     *slog.Logger
+	store   *storage.Local // rooted at the file system's root, since attached tables lie anywhere
+	root    string         // object name of the warehouse folder
+	reader  *storage.Reader
+	db      *pebble.DB
+	pebble  *pebble.Options // of db, filled
+	index   *index.RecordIndex
+	clock   *Clock
+	id      string    // warehouse id
+	stopped index.Seq // clock of the clean stop that is under way
 
 	// mu guards the maps of databases, tables and objects.
 	mu        sync.RWMutex
@@ -108,7 +111,7 @@ type Catalog struct {
 	hotBytes atomic.Int64 // bytes of buffered rows
 	runBytes atomic.Int64 // bytes that the tables' runs hold
 	durable  atomic.Uint64
-	disk     struct{ at, free atomic.Int64 } // when the disk was looked at, and what was left of it
+	disk     diskState
 
 	keys    atomic.Uint64 // generated record keys of this run
 	session string        // part of generated keys that no other run has
@@ -168,6 +171,8 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 		databases: map[string]*database{}, byID: map[index.TableID]*Table{}, session: newID()[:12],
 	}
 	c.memory = o.FS != vfs.Default
+	c.disk.raw = o.FS
+	c.fs = vfs.OnDiskFull(o.FS, c.onDiskFull)
 	c.disk.free.Store(math.MaxInt64)
 	c.colds.Store(&map[index.TableID]*coldState{})
 	root := c.fs.PathJoin(dir, warehouseFolder)
@@ -178,38 +183,28 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 	}
 	c.root = strings.Trim(filepath.ToSlash(root), "/")
 	c.store = storage.NewLocal(c.fs, "/")
-	if err := c.openState(ctx); err != nil {
+	file, err := c.readWarehouse(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("open warehouse %s: %w", dir, err)
+	}
+	fresh, err := c.openState(ctx, file)
+	if err != nil {
 		return nil, fmt.Errorf("open warehouse %s: %w", dir, err)
 	}
 	defer func() {
 		if err != nil {
 			_ = c.db.Close() // the first error tells more
+			if fresh {
+				c.removeState()
+			}
 		}
 	}()
 	c.reader = storage.NewReader(movedStore{c.store, &c.moved}, storage.ReaderOptions{CacheBytes: o.CacheBytes})
-	if err := c.load(ctx); err != nil {
+	if err = c.load(ctx, file, fresh); err != nil {
 		return nil, fmt.Errorf("open warehouse %s: %w", dir, err)
 	}
+	c.layBallast()
 	return c, nil
-}
-
-func (c *Catalog) openState(ctx context.Context) error {
-	state := c.fs.PathJoin(c.dir, stateFolder)
-	// Memory tables are taken out of the block cache's share: without room for them there would be no block cache left.
-	cache := pebble.NewCache(c.o.CacheBytes/2 + 4*memTableBytes)
-	defer cache.Unref()
-	po := &pebble.Options{
-		FS: c.fs, Cache: cache, Logger: pebbleLog{c.log}, MemTableSize: memTableBytes, MemTableStopWritesThreshold: memTablesMax,
-		L0CompactionThreshold: 4, L0StopWritesThreshold: 24, FormatMajorVersion: pebble.FormatNewest,
-	}
-	po.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
-	po.EnsureDefaults()
-	db, err := pebble.Open(state, po)
-	if err != nil {
-		return fmt.Errorf("open state: %w", err)
-	}
-	c.db, c.pebble, c.index = db, po, index.New(db)
-	return nil
 }
 
 // pebbleLog hands pebble's messages on; what it says of its own work is noise at the levels that people read.
@@ -252,12 +247,8 @@ func newID() string {
 }
 
 // load reads tables and objects, checks that state and tables belong together, and finishes what was decided.
-func (c *Catalog) load(ctx context.Context) error {
-	file, err := c.readWarehouse(ctx)
-	if err != nil {
-		return err
-	}
-	id, err := c.meta("id")
+func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) error {
+	id, err := c.meta(metaID)
 	if err != nil {
 		return err
 	}
@@ -290,7 +281,9 @@ func (c *Catalog) load(ctx context.Context) error {
 		c.id = newID()
 	}
 	if lost {
-		if err := c.db.Set(metaKey("id"), []byte(c.id), pebble.Sync); err != nil {
+		b := c.db.NewBatch()
+		defer b.Close()
+		if err := firstError(b.Set(metaKey(metaID), []byte(c.id), nil), b.Set(metaKey(metaRebuild), []byte("1"), nil), c.commitBatch(b)); err != nil {
 			return err
 		}
 	}
@@ -365,6 +358,11 @@ func (c *Catalog) load(ctx context.Context) error {
 	}
 	if err := c.repeatSteps(ctx); err != nil {
 		return err
+	}
+	if lost {
+		if err := c.dropEntry(metaKey(metaRebuild)); err != nil {
+			return err
+		}
 	}
 	if err := c.saveWarehouse(ctx, false); err != nil {
 		return err
@@ -746,6 +744,13 @@ func (c *Catalog) Close(ctx context.Context) error {
 	for _, t := range c.tablesByID() {
 		clean = clean && !t.isBuffered()
 	}
+	if clean {
+		// The mark comes first: without the file's it says nothing.
+		c.stopped = c.clock.read()
+		if err := c.putEntry(metaKey(metaStopped), []byte(stopMark(c.stopped))); err != nil {
+			flushed, clean = firstError(flushed, err), false
+		}
+	}
 	err := c.saveWarehouse(ctx, clean)
 	c.reader.Close()
 	return firstError(flushed, err, c.db.Close())
@@ -810,41 +815,12 @@ func (c *Catalog) advance(seq index.Seq) {
 func (c *Catalog) fail(err error) {
 	c.commitMu.Lock()
 	if c.failed == nil {
-		c.failed = err
+		c.failed = fmt.Errorf("%w: %w", ErrStopped, err)
 	}
 	c.commitMu.Unlock()
 }
 
-// room refuses writes of n more bytes while the hot tier is at its limit, or the disk nearly full: a journal that cannot be written
-// would end the process.
-func (c *Catalog) room(n int64) error {
-	if c.hotBytes.Load()+n > c.o.HotBytesMax {
-		return fmt.Errorf("%w: %d bytes wait for a flush, the limit is %d", ErrFull, c.hotBytes.Load(), c.o.HotBytesMax)
-	}
-	return c.diskRoom(n)
-}
-
-// diskRoom refuses n more bytes while the disk is nearly full.
-func (c *Catalog) diskRoom(n int64) error {
-	now := time.Now().UnixNano()
-	if at := c.disk.at.Load(); now-at > int64(diskCheck) && c.disk.at.CompareAndSwap(at, now) {
-		free := int64(math.MaxInt64)
-		if u, err := c.fs.GetDiskUsage(c.dir); err == nil { // what cannot be measured does not limit
-			free = int64(min(u.AvailBytes, math.MaxInt64))
-		}
-		c.disk.free.Store(free)
-	}
-	if free := c.disk.free.Load(); free-n < diskReserve {
-		return fmt.Errorf("%w: the disk of %s has %d MiB left", ErrFull, c.dir, free>>20)
-	}
-	return nil
-}
-
 const (
-	// The state folder needs this much of the disk for its own work.
-	diskReserve = 3 * memTableBytes
-	diskCheck   = 250 * time.Millisecond
-
 	memTableBytes = 16 << 20
 	// Writes wait while this many memory tables wait for the disk: the commit of a large load is as large as many of them.
 	memTablesMax = 16

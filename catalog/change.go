@@ -374,7 +374,7 @@ func (c *Catalog) decide(ctx context.Context, dec *decision) error {
 	defer b.Close()
 	undo, err := c.put(b, dec)
 	if err == nil {
-		err = b.Commit(pebble.Sync)
+		err = c.commitBatch(b)
 	}
 	if err != nil {
 		undo()

@@ -123,7 +123,7 @@ func (c *Catalog) register(ctx context.Context, t *Table, cold *coldState) error
 	if err != nil {
 		return err
 	}
-	if err := b.Commit(pebble.Sync); err != nil {
+	if err := c.commitBatch(b); err != nil {
 		return err
 	}
 	c.viewMu.Lock()
@@ -400,7 +400,7 @@ func (c *Catalog) restoreTable(ctx context.Context, t *Table) error {
 func (c *Catalog) dropState(id index.TableID) error {
 	b := c.db.NewBatch()
 	defer b.Close()
-	return firstError(c.deleteState(b, id), b.Commit(pebble.Sync))
+	return firstError(c.deleteState(b, id), c.commitBatch(b))
 }
 
 // changeDefinition changes what does not concern the rows.

@@ -250,7 +250,7 @@ func (c *Catalog) undrop(ctx context.Context, list []droppedTable, db *droppedDa
 		}
 	}
 	if _, err = c.put(b, dec); err == nil {
-		err = b.Commit(pebble.Sync)
+		err = c.commitBatch(b)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("decide to bring back what was dropped: %w", err)
@@ -357,7 +357,7 @@ func (c *Catalog) purge(ctx context.Context, id index.TableID, now time.Time) er
 	folder := c.object(d.Folder)
 	err = firstError(c.deleteState(b, id), b.Delete(idKey(prefixDropped, id), nil), b.Set(metaKey(noteGone+folder), []byte{1}, nil))
 	if err == nil {
-		err = b.Commit(pebble.Sync)
+		err = c.commitBatch(b)
 	}
 	if err != nil {
 		return fmt.Errorf("remove dropped table %s.%s: %w", d.Record.Database, d.Record.Name, err)

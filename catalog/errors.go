@@ -24,6 +24,10 @@ var (
 	ErrLostState = errors.New("catalog: the state folder is missing or older than the tables")
 	// ErrFull: the hot tier is at its limit and cannot be flushed, or the disk is.
 	ErrFull = errors.New("catalog: there is no room for more rows")
+	// ErrDiskFull: the same, since the disk is nearly full. It is an ErrFull, too.
+	ErrDiskFull = fmt.Errorf("%w on the disk", ErrFull)
+	// ErrStopped: the state folder could not be written. What is durable is known only after the next start; reads go on.
+	ErrStopped = errors.New("catalog: nothing can be written until the server is started again")
 	// ErrReadOnly: the table can be read but not written here; the text says why.
 	ErrReadOnly = errors.New("catalog: table cannot be written")
 	// ErrInvalid: a definition or a value that no table can hold; the text names it.

@@ -159,7 +159,7 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 		c.commitMu.Unlock()
 	}()
 	// One sync makes everything up to the cut durable: a flush never contains what is not.
-	if err := c.db.LogData(nil, pebble.Sync); err != nil {
+	if err := c.syncJournal(); err != nil {
 		return fmt.Errorf("sync journal: %w", err)
 	}
 	if err := sleepUntil(ctx, c.clock.wall, at); err != nil {
@@ -186,7 +186,7 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 		}
 		flushes = append(flushes, f)
 	}
-	if err := batch.Commit(pebble.Sync); err != nil {
+	if err := c.commitBatch(batch); err != nil {
 		return fmt.Errorf("write flush intent: %w", err)
 	}
 	for _, f := range flushes {

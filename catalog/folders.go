@@ -73,7 +73,7 @@ func (c *Catalog) moveFolders(ctx context.Context, s *folderSteps) error {
 		}
 		s.Parked = true
 		v, err := json.Marshal(s)
-		if err = firstError(err, c.db.Set(stepsKey(s.no), v, pebble.Sync)); err != nil {
+		if err = firstError(err, c.putEntry(stepsKey(s.no), v)); err != nil {
 			return err
 		}
 	}
@@ -277,7 +277,7 @@ func (c *Catalog) removeFolder(ctx context.Context, dir string) error {
 	if err := c.store.Remove(ctx, join(dir, ".hoodie/hoodie.properties"), dir+"/"); err != nil {
 		return err
 	}
-	return c.db.Delete(metaKey(noteGone+dir), pebble.Sync)
+	return c.dropEntry(metaKey(noteGone + dir))
 }
 
 // forgotten gives the folders of tables of ours that the hot tier does not know.

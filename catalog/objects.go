@@ -68,7 +68,7 @@ func (c *Catalog) saveWarehouse(ctx context.Context, clean bool) error {
 	c.mu.RLock()
 	w := warehouseFile{Version: warehouseVersion, ID: c.id, NextTable: c.nextID, Clean: clean}
 	if clean {
-		w.Clock = c.clock.read()
+		w.Clock = c.stopped
 	}
 	w.Databases = c.listDatabases()
 	for _, k := range sortedKeys(c.databases) {

@@ -540,7 +540,7 @@ func (sc *stagedCommit) link(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := b.Commit(pebble.Sync); err != nil {
+	if err := c.commitBatch(b); err != nil {
 		return fmt.Errorf("write intents: %w", err)
 	}
 	for _, st := range sc.tables {
@@ -640,7 +640,7 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 		return fmt.Errorf("write decision: %w", err)
 	}
 	// What was committed before has to be durable with it: a snapshot at its sequence shows both.
-	if err := c.db.LogData(nil, pebble.Sync); err != nil {
+	if err := c.syncJournal(); err != nil {
 		return fmt.Errorf("sync journal: %w", err)
 	}
 	if err := c.db.Ingest(ctxBackground, paths); err != nil {
@@ -713,7 +713,7 @@ func (t *Table) undoStaged(ctx context.Context) error {
 	if err := c.removeFiles(ctx, t.def.Load(), t.intent.Files); err != nil {
 		return err
 	}
-	if err := c.db.Delete(idKey(prefixIntent, t.id), pebble.Sync); err != nil {
+	if err := c.dropEntry(idKey(prefixIntent, t.id)); err != nil {
 		return err
 	}
 	t.intent = nil

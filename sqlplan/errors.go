@@ -24,6 +24,7 @@ const (
 	erDiskFull        = 1021
 	erTableFull       = 1114
 	erReadOnlyTable   = 1036
+	erReadOnlyMode    = 1836
 	erCrashed         = 1194
 	erWrongArguments  = 1210
 	erNotSupportedYet = 1235
@@ -91,6 +92,10 @@ func mysqlError(err error) error {
 		return errLockWait
 	case errors.Is(err, catalog.ErrLocked):
 		return errNoWait
+	case errors.Is(err, catalog.ErrDiskFull), errors.Is(err, catalog.ErrFull) && errors.Is(err, syscall.ENOSPC):
+		return at(erDiskFull, stateGeneral)
+	case errors.Is(err, catalog.ErrStopped):
+		return at(erReadOnlyMode, stateGeneral)
 	case errors.Is(err, catalog.ErrFull):
 		return at(erTableFull, stateGeneral)
 	case errors.Is(err, catalog.ErrReadOnly):

@@ -29,6 +29,8 @@ func TestErrorNumbers(t *testing.T) {
 		{catalog.ErrNotFound, 1146, "42S02"},
 		{catalog.ErrLostState, 1030, "HY000"},
 		{catalog.ErrFull, 1114, "HY000"},
+		{catalog.ErrDiskFull, 1021, "HY000"},
+		{catalog.ErrStopped, 1836, "HY000"},
 		{catalog.ErrReadOnly, 1036, "HY000"},
 		{catalog.ErrInvalid, 1210, "HY000"},
 		{catalog.ErrClosed, 1053, "08S01"},
