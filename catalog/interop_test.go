@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -69,14 +70,26 @@ func startEngines(t *testing.T) *engines {
 
 func (e *engines) ask(t *testing.T, request map[string]any) []map[string]any {
 	t.Helper()
+	rows, err := e.try(request)
+	require.NoError(t, err, "%v", request["op"])
+	return rows
+}
+
+// try is ask where the engine may refuse.
+func (e *engines) try(request map[string]any) ([]map[string]any, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	b, err := json.Marshal(request)
-	require.NoError(t, err)
-	_, err = e.in.Write(append(b, '\n'))
-	require.NoError(t, err, e.log.String())
+	if err != nil {
+		return nil, err
+	}
+	if _, err = e.in.Write(append(b, '\n')); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, e.log)
+	}
 	line, err := e.out.ReadBytes('\n')
-	require.NoError(t, err, e.log.String())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, e.log)
+	}
 	var a struct {
 		OK    bool             `json:"ok"`
 		Error string           `json:"error"`
@@ -84,12 +97,16 @@ func (e *engines) ask(t *testing.T, request map[string]any) []map[string]any {
 	}
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.UseNumber()
-	require.NoError(t, d.Decode(&a))
-	require.True(t, a.OK, "%v: %s", request["op"], a.Error)
+	if err := d.Decode(&a); err != nil {
+		return nil, err
+	}
+	if !a.OK {
+		return nil, errors.New(a.Error)
+	}
 	for _, m := range a.Rows {
 		normal(m)
 	}
-	return a.Rows
+	return a.Rows, nil
 }
 
 func (e *engines) read(t *testing.T, engine string, tab *Table, more map[string]any) []map[string]any {
