@@ -260,7 +260,12 @@ func (c *Catalog) TruncateTable(ctx context.Context, t *Table) (rows int64, err 
 func (t *Table) rewrite(ctx context.Context, d *tableDef, dec *decision, breaks bool, rows func(yield func(key, part string, row storage.Row) error) error) (done bool, err error) {
 	c := t.c
 	r := dec.record(t.id)
-	if err := c.flushLocked(ctx, "the table is rewritten", []*Table{t}, false); err != nil {
+	release, err := t.hold(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	if err := c.flushLocked(ctx, flushOrder{reason: "the table is rewritten", part: true}, []*Table{t}); err != nil {
 		return false, err
 	}
 	if err := t.adoptLocked(ctx); err != nil {
@@ -302,7 +307,8 @@ func (t *Table) rewrite(ctx context.Context, d *tableDef, dec *decision, breaks 
 	if err := w.intend(); err != nil {
 		return false, err
 	}
-	if f.pending, err = timeline.Begin(ctx, c.store, here.dir, timeline.ReplaceCommit, f.instant, nil); err != nil {
+	defer f.rest(ctx)
+	if err := f.begin(ctx); err != nil {
 		return false, firstError(err, t.undoRewrite(ctx))
 	}
 	f.meta = &timeline.CommitMeta{
@@ -320,6 +326,9 @@ func (t *Table) rewrite(ctx context.Context, d *tableDef, dec *decision, breaks 
 		f.meta.Replaced[fs.Partition] = append(f.meta.Replaced[fs.Partition], fs.ID)
 	}
 	ctx = context.WithoutCancel(ctx)
+	if err := f.overtaken(ctx); err != nil {
+		return false, firstError(fmt.Errorf("%w: %w", ErrConflict, err), t.undoRewrite(ctx))
+	}
 	if err := f.complete(ctx); err != nil {
 		return false, firstError(err, t.undoRewrite(ctx))
 	}

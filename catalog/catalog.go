@@ -40,6 +40,9 @@ type Options struct {
 	// AcceptLostState opens tables whose state folder is missing or older, although what it held may be lost.
 	AcceptLostState bool
 
+	// SharedWait is how long the flushes of a table wait for another engine that is writing to it. Default 10 min
+	SharedWait time.Duration
+
 	HotBytesMax   int64         // buffered rows of all tables, in bytes; writes fail above it. Default 1 GiB
 	StageRows     int           // rows of one statement from which it writes its files before the commit. Default 16,384
 	JournalWindow time.Duration // commits this young stay in the journal after their flush. Default 24 h
@@ -56,6 +59,8 @@ type Metrics struct {
 	ConflictsTotal atomic.Int64 // transactions that were refused since another one was first
 	FlushesTotal   atomic.Int64 // instants written, one a table
 	AdoptionsTotal atomic.Int64 // looks at a timeline that found instants of other engines
+	OvertakenTotal atomic.Int64 // flushes that were planned anew since another engine completed an instant meanwhile
+	LocksLostTotal atomic.Int64 // table locks that another engine removed while they were held
 	LateRowsTotal  atomic.Int64 // buffered rows that lost against a newer row of another engine
 	FullTotal      atomic.Int64 // writes that were refused for want of room
 	DiskFullTotal  atomic.Int64 // times that the disk was met full
@@ -116,6 +121,8 @@ type Catalog struct {
 	keys    atomic.Uint64 // generated record keys of this run
 	session string        // part of generated keys that no other run has
 
+	locks sharedLocks
+
 	wakeMu    sync.Mutex
 	listeners []func()
 
@@ -139,6 +146,9 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.SharedWait == 0 {
+		o.SharedWait = 10 * time.Minute
 	}
 	if o.HotBytesMax == 0 {
 		o.HotBytesMax = 1 << 30
@@ -168,7 +178,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 	}
 	c := &Catalog{
 		o: o, dir: dir, fs: o.FS, log: o.Logger, clock: &Clock{wall: o.Now},
-		databases: map[string]*database{}, byID: map[index.TableID]*Table{}, session: newID()[:12],
+		databases: map[string]*database{}, byID: map[index.TableID]*Table{}, session: newID()[:12], locks: sharedLocks{held: map[string]*sharedLock{}},
 	}
 	c.memory = o.FS != vfs.Default
 	c.disk.raw = o.FS
@@ -346,9 +356,13 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 		t.slices.Lock()
 		var err error
 		if t.broken == nil {
-			err = t.resolveIntent(ctx)
+			err = firstError(t.clearLock(ctx), t.resolveIntent(ctx))
 		}
 		t.slices.Unlock()
+		if errors.Is(err, ErrBusy) {
+			c.log.Error("an unfinished flush waits for the table's lock", "table", t.String(), "err", err)
+			continue
+		}
 		if err == nil && t.broken == nil {
 			err = t.removeStaged(ctx)
 		}
@@ -369,7 +383,7 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 	}
 	if unfinished {
 		// Other engines may see some tables of a transaction after it and others before it: one flush puts that right.
-		if err := c.Flush(ctx, "an unfinished flush was found at the start"); err != nil {
+		if err := c.TryFlush(ctx, "an unfinished flush was found at the start"); err != nil {
 			c.log.Error("flush after the start; it is tried again", "err", err)
 		}
 	}
@@ -720,7 +734,7 @@ func (c *Catalog) loadJournal() error {
 
 // Close flushes every table, marks the warehouse as cleanly stopped and closes it. An error says what was not flushed: it is still in the state folder.
 func (c *Catalog) Close(ctx context.Context) error {
-	flushed := c.Flush(ctx, "stop")
+	flushed := c.flush(ctx, flushOrder{reason: "stop"}, nil)
 	c.viewMu.Lock()
 	if c.closed {
 		c.viewMu.Unlock()

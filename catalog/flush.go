@@ -41,7 +41,26 @@ type intent struct {
 
 // Flush writes the buffered rows of the tables (none named: of all) as Hudi instants; reason is shown to operators. Tables
 // that one transaction wrote are flushed together: all files first, then the completions back to back.
+//
+// It waits while another engine is writing to one of them, up to Options.SharedWait.
 func (c *Catalog) Flush(ctx context.Context, reason string, tables ...*Table) error {
+	return c.flush(ctx, flushOrder{reason: reason, polite: true, wait: true}, tables)
+}
+
+// TryFlush is Flush that does not wait for other engines: the error wraps ErrBusy.
+func (c *Catalog) TryFlush(ctx context.Context, reason string, tables ...*Table) error {
+	return c.flush(ctx, flushOrder{reason: reason, polite: true}, tables)
+}
+
+// flushOrder says how to flush.
+type flushOrder struct {
+	reason string
+	polite bool // not while another engine writes
+	wait   bool // until it has ended
+	part   bool // one table alone, although transactions tie it to others
+}
+
+func (c *Catalog) flush(ctx context.Context, o flushOrder, tables []*Table) error {
 	if len(tables) == 0 {
 		c.mu.RLock()
 		for _, t := range c.byID {
@@ -49,23 +68,49 @@ func (c *Catalog) Flush(ctx context.Context, reason string, tables ...*Table) er
 		}
 		c.mu.RUnlock()
 		// One cut over all tables, if all can be flushed; else a table that cannot holds up only those that its transactions tie to it.
-		err := c.flushLinked(ctx, reason, tables)
+		now := o
+		now.wait = false
+		err := c.flushLinked(ctx, now, tables)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
 		var first error
+		var busy []*Table
 		for _, t := range tables {
-			first = firstError(first, c.flushLinked(ctx, reason, []*Table{t}))
+			if err := c.flushLinked(ctx, now, []*Table{t}); o.wait && errors.Is(err, ErrBusy) {
+				busy = append(busy, t)
+			} else {
+				first = firstError(first, err)
+			}
+		}
+		for _, t := range busy {
+			first = firstError(first, c.flushLinked(ctx, o, []*Table{t}))
 		}
 		return first
 	}
-	return c.flushLinked(ctx, reason, tables)
+	return c.flushLinked(ctx, o, tables)
 }
 
-func (c *Catalog) flushLinked(ctx context.Context, reason string, tables []*Table) error {
+func (c *Catalog) flushLinked(ctx context.Context, o flushOrder, tables []*Table) error {
+	began, tries := time.Now(), 0
 	for {
-		err := c.flushGroup(ctx, reason, c.linked(tables))
-		if !errors.Is(err, errGroupGrew) {
+		err := c.flushGroup(ctx, o, c.linked(tables))
+		var locked *timeline.LockedError
+		switch {
+		case errors.Is(err, errGroupGrew):
+		case errors.Is(err, errOvertaken) && tries < overtakenMax:
+			tries++
+		case errors.As(err, &locked) && time.Since(began) < lockWait:
+			// The slice locks are free meanwhile: what others complete becomes visible.
+			if err := pause(ctx, lockPoll); err != nil {
+				return err
+			}
+		case errors.Is(err, ErrBusy) && !errors.As(err, &locked) && o.wait:
+			if err := pause(ctx, foreignPoll); err != nil {
+				return err
+			}
+			began = time.Now()
+		default:
 			return err
 		}
 	}
@@ -104,16 +149,17 @@ func (c *Catalog) linked(tables []*Table) []*Table {
 	return out
 }
 
-func (c *Catalog) flushGroup(ctx context.Context, reason string, tables []*Table) (err error) {
+func (c *Catalog) flushGroup(ctx context.Context, o flushOrder, tables []*Table) (err error) {
 	for _, t := range tables {
 		t.slices.Lock()
 		defer t.slices.Unlock()
 	}
-	return c.flushLocked(ctx, reason, tables, true)
+	return c.flushLocked(ctx, o, tables)
 }
 
-// flushLocked flushes tables whose slice locks are held. With whole it gives errGroupGrew if a transaction wrote one of them and another table.
-func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Table, whole bool) (err error) {
+// flushLocked flushes tables whose slice locks are held. It gives errGroupGrew if a transaction wrote one of them and another table, unless
+// a part is asked for.
+func (c *Catalog) flushLocked(ctx context.Context, o flushOrder, tables []*Table) (err error) {
 	var todo []*Table
 	above := time.UnixMilli(0)
 	for _, t := range tables {
@@ -123,6 +169,11 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 		if t.broken != nil {
 			return t.flushFailed(t.broken)
 		}
+		release, err := t.tryHold(ctx)
+		if err != nil {
+			return t.flushFailed(err)
+		}
+		defer release()
 		if err := t.resolveIntent(ctx); err != nil {
 			return t.flushFailed(err)
 		}
@@ -131,6 +182,11 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 		}
 		if d := t.def.Load(); d.readOnly != "" {
 			return t.flushFailed(fmt.Errorf("%w: %s: %s", ErrReadOnly, d, d.readOnly))
+		}
+		if o.polite {
+			if err := t.waitsForOthers(ctx); err != nil {
+				return t.flushFailed(err)
+			}
 		}
 		above = later(above, t.newestInstant())
 		todo = append(todo, t)
@@ -141,7 +197,7 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 	if err := c.notAhead(above, todo); err != nil {
 		return err
 	}
-	at, cut, bufs, ok := c.cutOff(above, todo, whole)
+	at, cut, bufs, ok := c.cutOff(above, todo, !o.part)
 	if !ok {
 		return errGroupGrew
 	}
@@ -169,7 +225,7 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 	batch := c.db.NewBatch()
 	defer batch.Close()
 	for i, t := range todo {
-		f, err := t.plan(ctx, at, cut, reason)
+		f, err := t.plan(ctx, at, cut, o.reason)
 		if err != nil {
 			return fmt.Errorf("flush %s: %w", t, err)
 		}
@@ -192,12 +248,22 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 	for _, f := range flushes {
 		f.t.intent = f.intent
 	}
+	defer func() {
+		for _, f := range flushes {
+			f.rest(ctx)
+		}
+	}()
 	for _, f := range flushes {
 		if err := f.write(ctx); err != nil {
 			return fmt.Errorf("flush %s: %w", f.t, err)
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // the files are there: completing them is cheaper than undoing them
+	for _, f := range flushes {
+		if err := f.overtaken(ctx); err != nil {
+			return c.giveUp(ctx, flushes, fmt.Errorf("flush %s: %w", f.t, err))
+		}
+	}
 	for _, f := range flushes {
 		if err := f.complete(ctx); err != nil {
 			return fmt.Errorf("flush %s: %w", f.t, err)
@@ -214,6 +280,16 @@ func (c *Catalog) flushLocked(ctx context.Context, reason string, tables []*Tabl
 	c.trimHeaders()
 	c.metrics.FlushesTotal.Add(int64(len(flushes)))
 	return nil
+}
+
+// giveUp undoes instants of which none is completed, so that their rows can be planned anew.
+func (c *Catalog) giveUp(ctx context.Context, flushes []*flush, cause error) error {
+	for _, f := range flushes {
+		if err := f.pending.Abort(ctx); err != nil {
+			return firstError(cause, err) // the intent stands: the next flush ends it
+		}
+	}
+	return cause
 }
 
 // cutOff draws the instant of a flush: every commit up to the cut is in it, every later one lies above it.
@@ -420,6 +496,7 @@ type flush struct {
 
 	pending *timeline.Pending
 	meta    *timeline.CommitMeta
+	heart   *heartbeat // while the instant is in the making
 }
 
 type staleRecent struct {
@@ -431,7 +508,7 @@ type staleRecent struct {
 func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason string) (*flush, error) {
 	d := t.def.Load()
 	f := &flush{t: t, d: d, cold: t.c.cold(t.id), at: at, instant: timeline.FormatTime(at.In(d.zone)), cut: cut}
-	pending, err := t.compacting(ctx, f.cold)
+	pending, err := t.planned(ctx, f.cold)
 	if err != nil {
 		return nil, err
 	}
@@ -607,10 +684,23 @@ func (o *outFile) revive(row *flushRow) {
 	o.inserts = append(o.inserts, row)
 }
 
-// compacting gives the file groups for which a compaction is pending, with its instant.
-func (t *Table) compacting(ctx context.Context, cold *coldState) (map[string]storage.InstantTime, error) {
+// planned gives the file groups for which a compaction or a clustering is pending, with its instant.
+func (t *Table) planned(ctx context.Context, cold *coldState) (map[string]storage.InstantTime, error) {
 	var out map[string]storage.InstantTime
 	for _, in := range cold.tl.Pending() {
+		if in.Action == timeline.ReplaceCommit {
+			r, err := timeline.ReadRequestedReplace(ctx, t.c.store, t.def.Load().dir, in.Time)
+			if err != nil {
+				return nil, err
+			}
+			for _, fs := range r.Inputs() {
+				if out == nil {
+					out = map[string]storage.InstantTime{}
+				}
+				out[fs.Partition+"\x00"+string(fs.ID)] = in.Time
+			}
+			continue
+		}
 		if in.Action != timeline.Compaction {
 			continue
 		}
@@ -638,10 +728,11 @@ func (t *Table) compacting(ctx context.Context, cold *coldState) (map[string]sto
 	return out, nil
 }
 
-// waitsFor refuses to write to a group that is to be compacted: not all readers of version 6 find a log written after the plan.
+// waitsFor refuses to write to a group that is to be compacted or clustered: not all readers of version 6 find a log written after the
+// plan of a compaction, and a clustering would lose it.
 func waitsFor(g *outFile, pending map[string]storage.InstantTime) error {
 	if it, ok := pending[g.part+"\x00"+string(g.id)]; ok {
-		return fmt.Errorf("file group %s waits for the compaction that was planned at %s: rows stay buffered until it is done", g.id, it)
+		return fmt.Errorf("file group %s waits for the table service that was planned at %s: rows stay buffered until it is done", g.id, it)
 	}
 	return nil
 }

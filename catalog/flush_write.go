@@ -13,11 +13,10 @@ import (
 // write makes the files of the instant, which stands requested and inflight on the timeline then.
 func (f *flush) write(ctx context.Context) error {
 	c, d := f.t.c, f.d
-	var err error
-	if f.pending, err = timeline.Begin(ctx, c.store, d.dir, f.intent.Action, f.instant, nil); err != nil {
+	err := f.begin(ctx)
+	if err != nil {
 		return err
 	}
-	f.pending.Zone = d.zone
 	f.meta = &timeline.CommitMeta{
 		Stats: map[string][]timeline.WriteStat{}, Operation: timeline.OpUpsert,
 		Extra: map[string]string{timeline.ExtraSchema: d.spec.Schema.Avro(false), extraWarehouse: c.id, extraBin: f.intent.Bin},
@@ -244,6 +243,7 @@ func (f *flush) complete(ctx context.Context) error {
 	if err := f.pending.Complete(ctx, f.meta); err != nil {
 		return fmt.Errorf("complete %s: %w", f.instant, err)
 	}
+	f.rest(ctx)
 	return nil
 }
 

@@ -23,6 +23,11 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 		return t.finishDecided(ctx)
 	}
 	c, d := t.c, t.def.Load()
+	release, err := t.hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	cold := c.cold(t.id)
 	tl, err := cold.tl.Refresh(ctx, c.store, d.dir)
 	if err != nil {
@@ -45,6 +50,9 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	if err := timeline.EndBeat(ctx, c.store, d.dir, in.Instant); err != nil {
+		return err
 	}
 	completed := false
 	if found, ok := tl.Get(in.Instant); ok {

@@ -52,8 +52,10 @@ type Table struct {
 
 	unfinished bool // guarded by c.commitMu: a large statement was decided and its instant is not complete
 
-	intent *intent     // guarded by slices: a flush that was begun and not settled, or a large statement
-	record tableRecord // guarded by c.commitMu: what the hot tier has of the table
+	intent *intent        // guarded by slices: a flush that was begun and not settled, or a large statement
+	lock   *timeline.Lock // guarded by slices: the lock against other engines, while it is held
+	waits  time.Time      // guarded by slices: since when flushes wait for another engine
+	record tableRecord    // guarded by c.commitMu: what the hot tier has of the table
 }
 
 // buffered describes the rows of a table that wait for a flush.
@@ -86,9 +88,11 @@ type tableDef struct {
 	payload  string // payload class that is none of the built-in ones
 	urlCode  bool
 	zone     *time.Location
-	readOnly string // why it cannot be written, "" if it can
-	behind   string // what another engine's schema has that it does not: see Table.setDef
-	merge    storage.Ordering
+	// lockFolder has the lock file that other engines take, too; "": the table names a lock provider that is not spoken here.
+	lockFolder string
+	readOnly   string // why it cannot be written, "" if it can
+	behind     string // what another engine's schema has that it does not: see Table.setDef
+	merge      storage.Ordering
 }
 
 // tableIndex is a secondary index with its number in the index keyspace.
@@ -274,7 +278,9 @@ func (c *Catalog) compile(r *tableRecord, p timeline.Properties) (*tableDef, err
 		}
 		d.indexes = append(d.indexes, tableIndex{x.No, x.IndexSpec, cols})
 	}
+	d.lockFolder = timeline.Properties(spec.Options).LockFolder(d.dir)
 	if p != nil {
+		d.lockFolder = p.LockFolder(d.dir)
 		d.urlCode = p.URLEncode()
 		mode, payload := p.Ordering()
 		d.payload = payload

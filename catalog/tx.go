@@ -562,6 +562,12 @@ func (tx *Tx) Commit(ctx context.Context) error {
 		}
 	}
 	if tx.Instant {
+		// No other engine completes an instant between the check and ours.
+		release, err := tx.c.holdAll(ctx, changed)
+		if err != nil {
+			return err
+		}
+		defer release()
 		if err := tx.c.adoptAll(ctx, changed); err != nil {
 			return err
 		}
@@ -574,7 +580,7 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	}
 	if tx.Instant {
 		// The decision stands whatever becomes of the flush, which goes on without the client.
-		return tx.c.Flush(context.WithoutCancel(ctx), "commit mode instant", changed...)
+		return tx.c.flush(context.WithoutCancel(ctx), flushOrder{reason: "commit mode instant"}, changed)
 	}
 	return nil
 }

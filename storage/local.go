@@ -203,6 +203,7 @@ type localWriter struct {
 	f                     vfs.File // nil once the writer ended
 	err                   error    // first failed write: nothing can be published after it
 	notBefore             time.Time
+	brief, empty          bool // the name need not be durable; there is no content
 }
 
 var errEnded = errors.New("storage: the writer has ended")
@@ -235,6 +236,9 @@ func (w *localWriter) Commit() error {
 	}
 	// One sync of the folder covers the new name and the end of the temporary one. If the latter stays, List hides it.
 	w.l.fs.Remove(w.temp)
+	if w.brief {
+		return nil
+	}
 	if err := w.l.syncDir(w.dir); err != nil {
 		return fmt.Errorf("publish %s: %w", w.name, err)
 	}
@@ -285,7 +289,7 @@ func (w *localWriter) seal() error {
 			err = fmt.Errorf("date %s: %w", w.name, err)
 		}
 	}
-	if err == nil {
+	if err == nil && !(w.brief && w.empty) {
 		if err = f.Sync(); err != nil {
 			err = fmt.Errorf("sync %s: %w", w.name, err)
 		}
@@ -329,6 +333,31 @@ func (l *Local) PutNewAt(ctx context.Context, name string, b []byte, at time.Tim
 	}
 	w.notBefore = at
 	return w.Commit()
+}
+
+// PutBrief is PutNew that does not sync the name: after a crash it is there with its content, or not at all.
+func (l *Local) PutBrief(ctx context.Context, name string, b []byte) error {
+	w, err := l.put(ctx, name, b)
+	if err != nil {
+		return err
+	}
+	w.brief, w.empty = true, len(b) == 0
+	return w.Commit()
+}
+
+// RemoveBrief deletes a file, and its Hadoop checksum file, without any sync.
+func (l *Local) RemoveBrief(ctx context.Context, name string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	dir, path, last, err := l.split(name)
+	if err == nil {
+		err = errors.Join(l.removeFile(path), l.removeFile(l.crcPath(dir, last)))
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	return nil
 }
 
 // Replace writes a whole object over whatever had the name, and removes the checksum file that Hadoop may have left beside it.

@@ -52,12 +52,16 @@ type Store interface {
 	PutNew(ctx context.Context, name string, b []byte) error
 	// PutNewAt is PutNew of an object whose modification time is at or after `at`, from the moment on that it is visible.
 	PutNewAt(ctx context.Context, name string, b []byte, at time.Time) error
+	// PutBrief is PutNew of an object that need not survive a crash: a lock, a heartbeat.
+	PutBrief(ctx context.Context, name string, b []byte) error
 	// Replace writes a whole object over whatever had the name, atomically and durably.
 	Replace(ctx context.Context, name string, b []byte) error
 	// List gives the direct children of a folder in name order; a folder that is missing has none.
 	List(ctx context.Context, dir string) iter.Seq2[Info, error]
 	// Remove deletes objects; one that is missing counts as removed. A name that ends in "/" removes the folder with all in it.
 	Remove(ctx context.Context, names ...string) error
+	// RemoveBrief deletes an object of PutBrief; one that is missing counts as removed.
+	RemoveBrief(ctx context.Context, name string) error
 }
 
 // Info describes a child of a folder.

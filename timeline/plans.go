@@ -228,6 +228,30 @@ type RequestedReplace struct {
 // Encode gives the file that requests the replacecommit.
 func (r *RequestedReplace) Encode() ([]byte, error) { return requestedReplaceFile.encode(r) }
 
+// Inputs gives the partition path and file id of the file groups that a clustering is to replace; none for other replacecommits.
+func (r *RequestedReplace) Inputs() []storage.FileSlice {
+	var out []storage.FileSlice
+	if r.Plan == nil || r.Plan.Groups == nil {
+		return nil
+	}
+	for _, g := range *r.Plan.Groups {
+		if g.Slices == nil {
+			continue
+		}
+		for _, s := range *g.Slices {
+			fs := storage.FileSlice{}
+			if s.Partition != nil {
+				fs.Partition = *s.Partition
+			}
+			if s.FileID != nil {
+				fs.ID = storage.FileID(*s.FileID)
+			}
+			out = append(out, fs)
+		}
+	}
+	return out
+}
+
 // ReadRequestedReplace reads what a replacecommit was requested for; one with an empty file comes out empty.
 func ReadRequestedReplace(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*RequestedReplace, error) {
 	name := Instant{Time: it, Action: ReplaceCommit}.object(dir, Requested)

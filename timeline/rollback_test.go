@@ -303,6 +303,13 @@ func (c *cutStore) PutNewAt(ctx context.Context, name string, b []byte, at time.
 	return c.Store.PutNewAt(ctx, name, b, at)
 }
 
+func (c *cutStore) PutBrief(ctx context.Context, name string, b []byte) error {
+	if err := c.write(); err != nil {
+		return err
+	}
+	return c.Store.PutBrief(ctx, name, b)
+}
+
 func (c *cutStore) Remove(ctx context.Context, names ...string) error {
 	for _, n := range names {
 		if err := c.write(); err != nil {

@@ -7,6 +7,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -114,7 +115,12 @@ func (r *Runner) Run(ctx context.Context) {
 		}
 		took := time.Now()
 		// A flush that was begun is not cut short by a stop: that would only repeat it.
-		if err := r.c.Flush(context.WithoutCancel(ctx), reason, w.Table); err != nil {
+		err := r.c.TryFlush(context.WithoutCancel(ctx), reason, w.Table)
+		if errors.Is(err, catalog.ErrBusy) {
+			r.o.Logger.Warn("flush waits", "table", w.Table.String(), "cause", err)
+			continue
+		}
+		if err != nil {
 			r.o.Logger.Error("flush", "table", w.Table.String(), "err", err)
 			continue
 		}
