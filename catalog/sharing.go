@@ -36,6 +36,7 @@ type sharedLocks struct {
 
 type sharedLock struct {
 	file  *timeline.Lock
+	claim string
 	users int // guarded by sharedLocks.mu
 }
 
@@ -44,15 +45,21 @@ func (c *Catalog) take(ctx context.Context, folder string) (l *sharedLock, relea
 	c.locks.mu.Lock()
 	defer c.locks.mu.Unlock()
 	if l = c.locks.held[folder]; l == nil {
-		file, err := timeline.TryLock(ctx, c.store, folder, c.holder())
+		h := c.holder()
+		file, err := timeline.TryLock(ctx, c.store, folder, h)
+		var locked *timeline.LockedError
+		if errors.As(err, &locked) && c.forsaken(locked.Holder) {
+			if err = c.store.RemoveBrief(ctx, locked.Name); err == nil {
+				file, err = timeline.TryLock(ctx, c.store, folder, h)
+			}
+		}
 		if err != nil {
-			var locked *timeline.LockedError
 			if errors.As(err, &locked) {
 				err = fmt.Errorf("%w: %w", ErrBusy, err)
 			}
 			return nil, nil, err
 		}
-		l = &sharedLock{file: file}
+		l = &sharedLock{file: file, claim: h.Claim}
 		c.locks.held[folder] = l
 	}
 	l.users++
@@ -67,6 +74,20 @@ func (c *Catalog) take(ctx context.Context, folder string) (l *sharedLock, relea
 			c.log.Error("release a table's lock", "folder", folder, "err", err)
 		}
 	}, nil
+}
+
+// forsaken tells whether a lock was taken by this warehouse, which does not hold it any more: by an earlier run, of which no two live at a
+// time, in a folder that was out of the way at the start; or by this one, before the folder was moved. Called with locks.mu held.
+func (c *Catalog) forsaken(h timeline.LockHolder) bool {
+	if h.Warehouse != c.id {
+		return false
+	}
+	for _, l := range c.locks.held {
+		if l.claim == h.Claim {
+			return false
+		}
+	}
+	return true
 }
 
 // tryHold takes the table's lock against other engines without waiting; called with the slice lock held. Whoever holds it already holds it
