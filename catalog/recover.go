@@ -19,15 +19,15 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 	if in == nil {
 		return nil
 	}
-	if in.Decided {
-		return t.finishDecided(ctx)
-	}
-	c, d := t.c, t.def.Load()
 	release, err := t.hold(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
+	if in.Decided {
+		return t.finishDecided(ctx)
+	}
+	c, d := t.c, t.def.Load()
 	cold := c.cold(t.id)
 	tl, err := cold.tl.Refresh(ctx, c.store, d.dir)
 	if err != nil {

@@ -71,6 +71,11 @@ func (c *Catalog) commitStaged(ctx context.Context, tx *Tx, changes []change, ta
 	for _, st := range sc.tables {
 		st.t.slices.Lock()
 		defer st.t.slices.Unlock()
+		release, err := st.t.hold(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
 	sc.dir = c.path(sc.tables[0].staged.dir)
 	decided := false
@@ -792,6 +797,10 @@ func (t *Table) finishDecided(ctx context.Context) error {
 // publishStaged writes the instant to the timeline.
 func (t *Table) publishStaged(ctx context.Context, in *intent, found timeline.Instant, pending bool) (err error) {
 	c, d := t.c, t.def.Load()
+	if err := timeline.Beat(ctx, c.store, d.dir, in.Instant); err != nil {
+		return err
+	}
+	defer func() { err = firstError(err, timeline.EndBeat(ctx, c.store, d.dir, in.Instant)) }()
 	var p *timeline.Pending
 	if pending {
 		p, err = timeline.Start(ctx, c.store, d.dir, found)
@@ -801,6 +810,7 @@ func (t *Table) publishStaged(ctx context.Context, in *intent, found timeline.In
 	if err != nil {
 		return err
 	}
+	p.Zone = d.zone
 	for _, part := range sortedKeys(in.Files) {
 		for _, name := range in.Files[part] {
 			if err := p.Mark(ctx, part, name, timeline.MarkCreate); err != nil {
@@ -813,6 +823,9 @@ func (t *Table) publishStaged(ctx context.Context, in *intent, found timeline.In
 		if err := t.linkStaged(ctx, in); err != nil {
 			return err
 		}
+	}
+	if err := t.keep(ctx); err != nil {
+		return err
 	}
 	if err := c.dropMetadataTable(ctx, d.dir); err != nil {
 		return err
