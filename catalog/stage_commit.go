@@ -645,7 +645,7 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 		return fmt.Errorf("write decision: %w", err)
 	}
 	// What was committed before has to be durable with it: a snapshot at its sequence shows both.
-	if err := c.syncJournal(); err != nil {
+	if err := c.syncLocked(); err != nil {
 		return fmt.Errorf("sync journal: %w", err)
 	}
 	if err := c.db.Ingest(ctxBackground, paths); err != nil {

@@ -161,25 +161,44 @@ func (s *seldom) call(err error) {
 }
 
 // commitBatch makes a batch durable. One that cannot be written stops all writing until the next start: what of it survives is not
-// known, and pebble ends the process that goes on.
+// known, and pebble ends the process that goes on. It is not called with commitMu held.
 func (c *Catalog) commitBatch(b *pebble.Batch) error {
+	if b.Empty() {
+		return nil
+	}
 	c.commitMu.Lock()
-	err := c.failed
-	if errors.Is(err, ErrClosed) {
-		err = nil // the stop has its own marks to write
-	}
-	if err == nil && !b.Empty() {
-		err = c.db.ApplyNoSyncWait(b, pebble.Sync)
-	}
-	empty := b.Empty()
+	err := c.applyLocked(b)
 	c.commitMu.Unlock()
-	if err != nil || empty {
+	if err != nil {
 		return err
 	}
 	if err := b.SyncWait(); err != nil {
 		err = fmt.Errorf("sync state: %w", err)
 		c.fail(err)
 		return err
+	}
+	return nil
+}
+
+// applyLocked applies a batch, whose sync is awaited by the caller; called with commitMu held.
+func (c *Catalog) applyLocked(b *pebble.Batch) error {
+	if c.failed != nil && !errors.Is(c.failed, ErrClosed) { // a stop has its own marks to write
+		return c.failed
+	}
+	return c.db.ApplyNoSyncWait(b, pebble.Sync)
+}
+
+// syncLocked is syncJournal with commitMu held.
+func (c *Catalog) syncLocked() error {
+	b := c.db.NewBatch()
+	defer b.Close()
+	err := firstError(b.LogData(nil, nil), c.applyLocked(b))
+	if err != nil {
+		return err
+	}
+	if err := b.SyncWait(); err != nil {
+		c.failed = fmt.Errorf("%w: sync state: %w", ErrStopped, err)
+		return c.failed
 	}
 	return nil
 }
