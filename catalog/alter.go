@@ -39,6 +39,9 @@ func (p *tablePlan) alter(ctx context.Context) error {
 	if p.d, err = c.compile(&p.r, props); err != nil {
 		return err
 	}
+	if t.draft {
+		return nil
+	}
 	if p.Convert == nil && t.followed(old, p.d, p.Columns) {
 		p.hints, err = t.buildIndexes(ctx, p.d)
 		return err

@@ -302,6 +302,12 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 		if err != nil {
 			return err
 		}
+		next, err := c.meta(metaNext)
+		if err != nil {
+			return err
+		}
+		n, _ := binary.Uvarint([]byte(next))
+		c.nextID = max(c.nextID, index.TableID(n))
 		if list != "" { // decided, whatever the file says
 			var saved []savedDatabase
 			if err := json.Unmarshal([]byte(list), &saved); err != nil {
@@ -467,6 +473,15 @@ func (c *Catalog) loadTables(ctx context.Context) error {
 			return fmt.Errorf("table record: %w", err)
 		}
 		c.nextID = max(c.nextID, r.ID+1)
+		if r.Draft {
+			if err := c.dropState(r.ID); err != nil {
+				return err
+			}
+			if err := c.store.Remove(ctx, c.object(r.Dir)+"/"); err != nil {
+				return err
+			}
+			continue
+		}
 		t, err := c.openTable(ctx, &r)
 		var damaged *storage.CorruptError
 		if errors.As(err, &damaged) || errors.Is(err, storage.ErrUnsupported) {
@@ -772,6 +787,9 @@ func (c *Catalog) Close(ctx context.Context) error {
 
 // Clock is the warehouse's hybrid clock.
 func (c *Catalog) Clock() *Clock { return c.clock }
+
+// DropRetention is how long dropped tables can be brought back; negative: they cannot.
+func (c *Catalog) DropRetention() time.Duration { return c.o.DropRetention }
 
 // Metrics counts what happened since Open.
 func (c *Catalog) Metrics() *Metrics { return &c.metrics }

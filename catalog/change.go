@@ -267,7 +267,7 @@ func (c *Catalog) planNames(ctx context.Context, plans []*tablePlan, dec *decisi
 	}
 	taken := map[string]bool{}
 	for _, p := range plans {
-		if p.Drop || p.Name == "" && p.Database == "" {
+		if p.Drop || p.Name == "" && p.Database == "" && !p.t.draft {
 			continue
 		}
 		o, ok := c.Table(p.r.Database, p.r.Name)
@@ -276,6 +276,9 @@ func (c *Catalog) planNames(ctx context.Context, plans []*tablePlan, dec *decisi
 			return fmt.Errorf("%w: table %s.%s", ErrExists, p.r.Database, p.r.Name)
 		}
 		taken[key] = true
+		if p.t.draft {
+			continue
+		}
 		if len(escapeName(p.r.Name)) > 200 {
 			return fmt.Errorf("%w: table name %q", ErrInvalid, p.r.Name)
 		}
@@ -403,6 +406,7 @@ func (c *Catalog) put(b *pebble.Batch, dec *decision) (undo func(), err error) {
 			continue
 		}
 		before[t] = t.record
+		r.Draft = false
 		t.record = r
 		if err := t.saveRecord(b, c.cold(t.id)); err != nil {
 			return undo, err
@@ -429,6 +433,7 @@ func (c *Catalog) put(b *pebble.Batch, dec *decision) (undo func(), err error) {
 		v, jerr := json.Marshal(dec.Database)
 		err = firstError(err, jerr, b.Set(metaKey(noteDatabase+strings.ToLower(dec.Database.Database.Name)+fmt.Sprintf("/%d", dec.Database.At.UnixMicro())), v, nil))
 	}
+	err = firstError(err, b.Set(metaKey(metaNext), appendUint(nil, uint64(c.nextID)), nil))
 	if dec.Databases != nil {
 		v, jerr := json.Marshal(dec.Databases)
 		err = firstError(err, jerr, b.Set(metaKey(metaDatabases), v, nil))
@@ -461,7 +466,7 @@ func (c *Catalog) enforce(ctx context.Context, dec *decision) error {
 		c.fail(err)
 		return err
 	}
-	renamed := map[*Table]*tableDef{}
+	renamed := map[*Table]*tableDef{} // by their old definitions; nil: it is new
 	for i := range dec.Records {
 		r := &dec.Records[i]
 		t := c.byID[r.ID]
@@ -478,7 +483,10 @@ func (c *Catalog) enforce(ctx context.Context, dec *decision) error {
 				return err
 			}
 		}
-		if old := t.def.Load(); old.database != d.database || old.name != d.name {
+		if t.draft {
+			t.draft = false
+			renamed[t] = nil
+		} else if old := t.def.Load(); old.database != d.database || old.name != d.name {
 			renamed[t] = old
 			if old.dir != d.dir {
 				c.reader.Forget(old.dir + "/")
@@ -493,9 +501,10 @@ func (c *Catalog) enforce(ctx context.Context, dec *decision) error {
 		}
 	}
 	c.mu.Lock()
-	for t, old := range renamed {
-		delete(c.databases[strings.ToLower(old.database)].tables, strings.ToLower(old.name))
-		_ = t
+	for _, old := range renamed {
+		if old != nil {
+			delete(c.databases[strings.ToLower(old.database)].tables, strings.ToLower(old.name))
+		}
 	}
 	for t := range renamed {
 		d := t.def.Load()

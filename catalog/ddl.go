@@ -57,6 +57,11 @@ func (c *Catalog) reserve(db, name string) (spelled string, id index.TableID, er
 	if d.tables[strings.ToLower(name)] != nil {
 		return "", 0, fmt.Errorf("%w: table %s.%s", ErrExists, db, name)
 	}
+	for _, t := range c.byID {
+		if o := t.def.Load(); t.draft && strings.EqualFold(o.database, db) && strings.EqualFold(o.name, name) {
+			return "", 0, errDraft(db, name)
+		}
+	}
 	if len(name) == 0 || len(escapeName(name)) > 200 {
 		return "", 0, fmt.Errorf("%w: table name %q", ErrInvalid, name)
 	}
@@ -71,6 +76,15 @@ func (c *Catalog) CreateTable(ctx context.Context, db, name string, spec TableSp
 	if err := c.finishChanges(ctx); err != nil {
 		return nil, err
 	}
+	t, err := c.makeTable(ctx, db, name, spec)
+	if err != nil {
+		return nil, err
+	}
+	return t, c.register(ctx, t, &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}})
+}
+
+// makeTable makes a table's folder; called with ddl held.
+func (c *Catalog) makeTable(ctx context.Context, db, name string, spec TableSpec) (*Table, error) {
 	spelled, id, err := c.reserve(db, name)
 	if err != nil {
 		return nil, err
@@ -107,9 +121,6 @@ func (c *Catalog) CreateTable(ctx context.Context, db, name string, spec TableSp
 	}
 	t := &Table{c: c, id: id, record: *r}
 	t.def.Store(d)
-	if err := c.register(ctx, t, &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}}); err != nil {
-		return nil, err
-	}
 	return t, nil
 }
 
@@ -120,7 +131,7 @@ func (c *Catalog) register(ctx context.Context, t *Table, cold *coldState) error
 	c.commitMu.Lock()
 	err := t.saveRecord(b, cold)
 	c.commitMu.Unlock()
-	if err != nil {
+	if err = firstError(err, c.saveNext(b)); err != nil {
 		return err
 	}
 	if err := c.commitBatch(b); err != nil {
@@ -141,6 +152,13 @@ func (c *Catalog) register(ctx context.Context, t *Table, cold *coldState) error
 		return c.saveWarehouse(ctx, false)
 	}
 	return nil
+}
+
+// saveNext notes the next table id: ids are never used again, also when nothing of a table is left.
+func (c *Catalog) saveNext(b *pebble.Batch) error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return b.Set(metaKey(metaNext), appendUint(nil, uint64(c.nextID)), nil)
 }
 
 // avroName makes a name that Avro allows.

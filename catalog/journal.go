@@ -38,6 +38,9 @@ func metaKey(name string) []byte { return append([]byte{prefixMeta}, name...) }
 // metaDatabases names the list of databases and their objects (JSON).
 const metaDatabases = "databases"
 
+// metaNext names the next table id.
+const metaNext = "next"
+
 // metaFloor names the largest sequence at or below which every commit is flushed.
 const metaFloor = "floor"
 

@@ -27,6 +27,7 @@ type Table struct {
 
 	def     atomic.Pointer[tableDef]
 	dropped atomic.Bool
+	draft   bool // guarded by c.ddl: no change made it known yet
 	// broken says why the table cannot be used: its files were damaged or changed beyond support when the warehouse was opened. The
 	// other tables go on; this one can be dropped, or mended by hand before the next start.
 	broken  error
@@ -116,7 +117,8 @@ type tableRecord struct {
 	Flushed  index.Seq             `json:"flushed"`         // rows at or below stand in the table's files
 	Trimmed  index.Seq             `json:"trimmed,omitempty"`
 	Dropped  index.Seq             `json:"dropped,omitempty"`
-	Last     index.Seq             `json:"last,omitempty"` // last commit or adoption when the record was written
+	Last     index.Seq             `json:"last,omitempty"`  // last commit or adoption when the record was written
+	Draft    bool                  `json:"draft,omitempty"` // it has rows, but the change that makes it known is not decided
 	Def      definition            `json:"def"`
 }
 

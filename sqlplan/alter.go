@@ -1,7 +1,6 @@
 package sqlplan
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/sqlplan/dialect"
-	"github.com/lakesql/lakesql/storage"
 )
 
 var (
@@ -40,7 +38,7 @@ func (t *ownTable) reload(ctx *sql.Context) error {
 	return nil
 }
 
-// prepare ends what the session has open and drops what was derived from the old definition.
+// prepare ends what the session has open.
 func (t *ownTable) prepare(ctx *sql.Context) error {
 	if t.temporary {
 		return nil
@@ -48,28 +46,30 @@ func (t *ownTable) prepare(ctx *sql.Context) error {
 	return sessionOf(ctx).commitBeforeDDL(ctx)
 }
 
-// alterSpec gives the table a new specification; columns and convert as in catalog.AlterTable.
-func (t *ownTable) alterSpec(ctx *sql.Context, spec catalog.TableSpec, columns []int, convert func(storage.Row) (storage.Row, error)) error {
-	if err := t.prepare(ctx); err != nil {
-		return err
-	}
-	if t.temporary {
-		sessionOf(ctx).closeTemporary(t.t)
-	}
-	if err := t.catalog.AlterTable(ctx, t.t, spec, columns, convert); err != nil {
-		return t.alterError(err)
-	}
-	t.db.engine.forgetReferences()
-	return t.reload(ctx)
-}
-
-// alterError translates the error of an alteration: two rows that get one key are the front end's duplicate.
-func (t *ownTable) alterError(err error) error {
-	var dup *catalog.DuplicateKeyError
-	if errors.As(err, &dup) {
-		return sql.NewUniqueKeyErr(mysqlError(err).Error(), dup.Index == "", nil)
-	}
-	return mysqlError(err)
+// alterSpec gives the table a new specification; st says how its rows follow, nil: they stay as they are.
+func (t *ownTable) alterSpec(ctx *sql.Context, spec catalog.TableSpec, st *stage) error {
+	return sessionOf(ctx).changing(ctx, func(c *change) error {
+		p, err := c.table(ctx, t.table)
+		if err != nil {
+			return err
+		}
+		if p.t.Spec().Attached {
+			return mysqlError(fmt.Errorf("%w: the definition of %s belongs to the engine that wrote it", catalog.ErrReadOnly, p.t))
+		}
+		def, err := newDefinition(ctx, p.db, p.name, p.t.Version(), &spec)
+		if err != nil {
+			return mysqlError(err)
+		}
+		if st != nil {
+			if st.virtual, err = t.virtualValues(ctx); err != nil {
+				return mysqlError(err)
+			}
+			st.old = t.def
+			p.stages = append(p.stages, *st)
+		}
+		p.def = def
+		return t.reload(ctx)
+	})
 }
 
 // newValue computes a column of a row from the row's old values.
@@ -135,42 +135,7 @@ func (t *ownTable) alterColumns(ctx *sql.Context, def *tableDefinition, from []i
 			values[i] = func(_ *sql.Context, row sql.Row) (any, error) { return row[n], nil }
 		}
 	}
-	var convert func(storage.Row) (storage.Row, error)
-	if len(values) > 0 {
-		codec, err := newRowCodec(files, spec.Schema)
-		if err != nil {
-			return mysqlError(err)
-		}
-		virtual, err := t.virtualValues(ctx)
-		if err != nil {
-			return mysqlError(err)
-		}
-		convert = func(was storage.Row) (storage.Row, error) {
-			row, err := old.codec.decodeRow(was)
-			if err != nil {
-				return nil, err
-			}
-			for i, v := range virtual {
-				if row[i], err = v.Eval(ctx, row); err != nil {
-					return nil, err
-				}
-			}
-			out := make(sql.Row, len(from))
-			for i, n := range from {
-				switch v := values[i]; {
-				case v != nil:
-					if out[i], err = v(ctx, row); err != nil {
-						return nil, err
-					}
-				case n >= 0:
-					out[i] = row[n]
-				}
-			}
-			dst := make(storage.Row, len(spec.Schema.Fields))
-			return dst, codec.encode(out, dst)
-		}
-	}
-	return t.alterSpec(ctx, spec, columns, convert)
+	return t.alterSpec(ctx, spec, &stage{from: from, values: values, fields: columns})
 }
 
 // virtualValues gives the expressions of the table's VIRTUAL columns over its rows.
@@ -477,17 +442,12 @@ func (t *ownTable) setIndexes(ctx *sql.Context, def *tableDefinition) error {
 	if err != nil {
 		return err
 	}
-	body, err := def.encode()
-	if err != nil {
+	spec := *t.def.spec
+	spec.Indexes = specs
+	if spec.Definition, err = def.encode(); err != nil {
 		return mysqlError(err)
 	}
-	if err := t.prepare(ctx); err != nil {
-		return err
-	}
-	if err := t.catalog.SetIndexes(ctx, t.t, specs, body); err != nil {
-		return t.alterError(err)
-	}
-	return t.reload(ctx)
+	return t.alterSpec(ctx, spec, nil)
 }
 
 // DropIndex drops a secondary index, or the primary key under its name.
@@ -519,18 +479,12 @@ func (t *ownTable) RenameIndex(ctx *sql.Context, from, to string) error {
 
 // setDefinition changes what only MySQL knows of the table.
 func (t *ownTable) setDefinition(ctx *sql.Context, def *tableDefinition) error {
-	body, err := def.encode()
-	if err != nil {
+	spec := *t.def.spec
+	var err error
+	if spec.Definition, err = def.encode(); err != nil {
 		return mysqlError(err)
 	}
-	if err := t.prepare(ctx); err != nil {
-		return err
-	}
-	if err := t.catalog.SetDefinition(ctx, t.t, body); err != nil {
-		return mysqlError(err)
-	}
-	t.db.engine.forgetReferences()
-	return t.reload(ctx)
+	return t.alterSpec(ctx, spec, nil)
 }
 
 // ModifyComment changes the comment; table options of ALTER TABLE come the same way (see dialect.Carrier).
@@ -631,7 +585,13 @@ func (t *ownTable) AutoIncrementSetter(ctx *sql.Context) sql.AutoIncrementSetter
 type autoSetter struct{ t *ownTable }
 
 func (a *autoSetter) SetAutoIncrementValue(ctx *sql.Context, next uint64) error {
-	return mysqlError(a.t.t.SetAutoIncrement(ctx, next))
+	return sessionOf(ctx).changing(ctx, func(c *change) error {
+		p, err := c.table(ctx, a.t.table)
+		if err == nil {
+			p.auto = max(next, 1)
+		}
+		return err
+	})
 }
 
 // AcquireAutoIncrementLock needs no lock: the catalog hands out each value once.

@@ -2,6 +2,8 @@ package sqlplan
 
 import (
 	"errors"
+	"slices"
+	"strings"
 
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/mysql_db"
@@ -32,13 +34,90 @@ func (b execBuilder) createTable(ctx *sql.Context, n *plan.CreateTable, row sql.
 	if d == nil || d.exists(ctx, n.Name(), n.Temporary()) {
 		return front.Build(ctx, n, row)
 	}
-	iter, err := front.Build(ctx, n, row)
-	if err != nil && d.exists(ctx, n.Name(), n.Temporary()) {
-		if derr := d.DropTable(ctx, n.Name()); derr != nil {
-			return nil, errors.Join(err, derr)
+	s := sessionOf(ctx)
+	if n.Temporary() {
+		iter, err := front.Build(ctx, n, row)
+		if err != nil && d.exists(ctx, n.Name(), true) {
+			if derr := d.DropTable(ctx, n.Name()); derr != nil {
+				return nil, errors.Join(err, derr)
+			}
+		}
+		return iter, err
+	}
+	var iter sql.RowIter
+	err := s.changing(ctx, func(*change) (err error) {
+		iter, err = front.Build(ctx, n, row)
+		return err
+	})
+	return iter, err
+}
+
+// dropTables runs DROP TABLE whole, with the triggers of the tables. The front end would first take away the foreign keys that they
+// declare, one by one; here they go, and come back, with their tables.
+func (b execBuilder) dropTables(ctx *sql.Context, n *plan.DropTable) (sql.RowIter, error) {
+	checks, err := ctx.GetSessionVariable(ctx, "foreign_key_checks")
+	if err != nil {
+		return nil, err
+	}
+	var list []*ownTable
+	for _, node := range n.Tables {
+		r, ok := node.(*plan.ResolvedTable)
+		if !ok {
+			return nil, sql.ErrTableNotFound.New(node.String())
+		}
+		t, ok := r.UnderlyingTable().(*ownTable)
+		if !ok {
+			return nil, sql.ErrDropTableNotSupported.New(r.SqlDatabase.Name())
+		}
+		list = append(list, t)
+	}
+	goes := func(f sql.ForeignKeyConstraint) bool {
+		return slices.ContainsFunc(list, func(t *ownTable) bool {
+			return strings.EqualFold(t.db.name, f.Database) && strings.EqualFold(t.Name(), f.Table)
+		})
+	}
+	err = sessionOf(ctx).changing(ctx, func(*change) error {
+		for _, t := range list {
+			if n, _ := checks.(int8); n == 1 {
+				parents, err := t.GetReferencedForeignKeys(ctx)
+				if err != nil {
+					return err
+				}
+				for _, f := range parents {
+					if !goes(f) {
+						return sql.ErrForeignKeyDropTable.New(t.Name(), f.Name)
+					}
+				}
+			}
+		}
+		for _, t := range list {
+			if err := t.db.DropTable(ctx, t.Name()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return okRows(0), nil
+}
+
+// alters tells whether a block is an ALTER TABLE of several clauses.
+func alters(n *plan.Block) bool {
+	if n.Pref != nil || len(n.Children()) == 0 {
+		return false
+	}
+	for _, c := range n.Children() {
+		switch c.(type) {
+		case *plan.AddColumn, *plan.ModifyColumn, *plan.RenameColumn, *plan.DropColumn, *plan.AlterPK, *plan.AlterIndex, *plan.AlterDefaultSet,
+			*plan.AlterDefaultDrop, *plan.AlterTableCollation, *plan.AlterTableComment, *plan.AlterAutoIncrement, *plan.CreateCheck, *plan.DropCheck,
+			*plan.CreateForeignKey, *plan.DropForeignKey, *plan.DropConstraint, *plan.RenameTable:
+		default:
+			return false
 		}
 	}
-	return iter, err
+	return true
 }
 
 // databaseOf gives the database below the front end's wrappers, nil if it is another's.

@@ -2,7 +2,6 @@ package sqlplan
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -65,6 +64,12 @@ func (d *database) table(ctx *sql.Context, name string) (*table, error) {
 		}
 	}
 	t, ok := d.engine.catalog.Table(d.name, name)
+	if p, changed := s.stmt.change.lookup(d.name, name); changed {
+		if p == nil {
+			return nil, nil
+		}
+		t, ok = p.t, true
+	}
 	if !ok {
 		return nil, nil
 	}
@@ -142,15 +147,22 @@ func (d *database) DropTable(ctx *sql.Context, name string) error {
 		s.closeTemporary(t.t)
 		return mysqlError(s.temps.drop(ctx, d.name, name))
 	}
-	if err := s.commitBeforeDDL(ctx); err != nil {
-		return err
-	}
-	err = d.engine.catalog.DropTable(ctx, d.name, name)
-	if errors.Is(err, catalog.ErrNotFound) {
-		return sql.ErrTableNotFound.New(name)
-	}
-	d.engine.forgetTable(t.t)
-	return mysqlError(err)
+	return s.changing(ctx, func(c *change) error {
+		p, err := c.table(ctx, t)
+		if err != nil {
+			return err
+		}
+		triggers, err := d.triggersOf(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, tr := range triggers {
+			c.object(catalog.ObjectChange{Kind: kindTrigger, Database: d.name, Name: strings.ToLower(tr.Name), With: t.t})
+		}
+		p.drop, p.def, p.stages = true, nil, nil
+		c.names[tableKey(d.name, name)] = nil
+		return nil
+	})
 }
 
 // RenameTable renames a table. Foreign keys that name it follow by the front end's own calls.
@@ -166,25 +178,23 @@ func (d *database) RenameTable(ctx *sql.Context, from, to string) error {
 	if t.temporary {
 		return mysqlError(s.temps.rename(ctx, d.name, from, to))
 	}
-	if err := s.commitBeforeDDL(ctx); err != nil {
-		return err
-	}
-	triggers, err := d.triggersOf(ctx, from)
-	if err != nil {
-		return err
-	}
-	err = d.engine.catalog.RenameTable(ctx, d.name, from, d.name, to)
-	switch {
-	case errors.Is(err, catalog.ErrExists):
-		return sql.ErrTableAlreadyExists.New(to)
-	case errors.Is(err, catalog.ErrNotFound):
-		return sql.ErrTableNotFound.New(from)
-	}
-	d.engine.forgetReferences()
-	if err == nil {
-		err = d.renameTriggers(ctx, triggers, to)
-	}
-	return mysqlError(err)
+	return s.changing(ctx, func(c *change) error {
+		p, err := c.table(ctx, t)
+		if err != nil {
+			return err
+		}
+		if o, err := d.table(ctx, to); err != nil {
+			return err
+		} else if o != nil && o.t != t.t && !o.temporary {
+			return sql.ErrTableAlreadyExists.New(to)
+		}
+		triggers, err := d.triggersOf(ctx, from)
+		if err != nil {
+			return err
+		}
+		c.rename(p, d.name, to)
+		return d.renameTriggers(ctx, triggers, to)
+	})
 }
 
 // Views.
@@ -202,7 +212,7 @@ func (d *database) CreateView(ctx *sql.Context, name, selectStatement, createSta
 }
 
 func (d *database) DropView(ctx *sql.Context, name string) error {
-	ok, err := d.engine.catalog.DropObject(ctx, kindView, d.name, strings.ToLower(name))
+	ok, err := dropObject(ctx, d.engine, kindView, d.name, strings.ToLower(name))
 	if err == nil && !ok {
 		return sql.ErrViewDoesNotExist.New(d.name, name)
 	}
@@ -210,7 +220,7 @@ func (d *database) DropView(ctx *sql.Context, name string) error {
 }
 
 func (d *database) AllViews(ctx *sql.Context) ([]sql.ViewDefinition, error) {
-	return objects[sql.ViewDefinition](d.engine, kindView, d.name)
+	return objects[sql.ViewDefinition](ctx, d.engine, kindView, d.name)
 }
 
 func (d *database) GetViewDefinition(ctx *sql.Context, name string) (sql.ViewDefinition, bool, error) {
@@ -229,7 +239,7 @@ func (d *database) GetViewDefinition(ctx *sql.Context, name string) (sql.ViewDef
 // Triggers run in the order in which they were created.
 
 func (d *database) GetTriggers(ctx *sql.Context) ([]sql.TriggerDefinition, error) {
-	list, err := objects[sql.TriggerDefinition](d.engine, kindTrigger, d.name)
+	list, err := objects[sql.TriggerDefinition](ctx, d.engine, kindTrigger, d.name)
 	slices.SortStableFunc(list, func(a, b sql.TriggerDefinition) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return list, err
 }
@@ -250,7 +260,7 @@ func (d *database) CreateTrigger(ctx *sql.Context, def sql.TriggerDefinition) er
 }
 
 func (d *database) DropTrigger(ctx *sql.Context, name string) error {
-	ok, err := d.engine.catalog.DropObject(ctx, kindTrigger, d.name, strings.ToLower(name))
+	ok, err := dropObject(ctx, d.engine, kindTrigger, d.name, strings.ToLower(name))
 	if err == nil && !ok {
 		return sql.ErrTriggerDoesNotExist.New(name)
 	}
@@ -273,7 +283,7 @@ func (d *database) GetStoredProcedure(ctx *sql.Context, name string) (sql.Stored
 }
 
 func (d *database) GetStoredProcedures(ctx *sql.Context) ([]sql.StoredProcedureDetails, error) {
-	return objects[sql.StoredProcedureDetails](d.engine, kindRoutine, d.name)
+	return objects[sql.StoredProcedureDetails](ctx, d.engine, kindRoutine, d.name)
 }
 
 func (d *database) SaveStoredProcedure(ctx *sql.Context, p sql.StoredProcedureDetails) error {
@@ -287,7 +297,7 @@ func (d *database) SaveStoredProcedure(ctx *sql.Context, p sql.StoredProcedureDe
 }
 
 func (d *database) DropStoredProcedure(ctx *sql.Context, name string) error {
-	ok, err := d.engine.catalog.DropObject(ctx, kindRoutine, d.name, strings.ToLower(name))
+	ok, err := dropObject(ctx, d.engine, kindRoutine, d.name, strings.ToLower(name))
 	if err == nil && !ok {
 		return sql.ErrStoredProcedureDoesNotExist.New(name)
 	}
@@ -310,7 +320,7 @@ func (d *database) GetEvent(ctx *sql.Context, name string) (sql.EventDefinition,
 }
 
 func (d *database) GetEvents(ctx *sql.Context) ([]sql.EventDefinition, any, error) {
-	list, err := objects[sql.EventDefinition](d.engine, kindEvent, d.name)
+	list, err := objects[sql.EventDefinition](ctx, d.engine, kindEvent, d.name)
 	return list, nil, err
 }
 
@@ -325,7 +335,7 @@ func (d *database) SaveEvent(ctx *sql.Context, ev sql.EventDefinition) (bool, er
 }
 
 func (d *database) DropEvent(ctx *sql.Context, name string) error {
-	ok, err := d.engine.catalog.DropObject(ctx, kindEvent, d.name, strings.ToLower(name))
+	ok, err := dropObject(ctx, d.engine, kindEvent, d.name, strings.ToLower(name))
 	if err == nil && !ok {
 		return sql.ErrEventDoesNotExist.New(name)
 	}

@@ -85,12 +85,22 @@ func (d *database) create(ctx *sql.Context, name string, pk sql.PrimaryKeySchema
 	if temporary {
 		return d.createTemporary(ctx, name, *spec)
 	}
-	_, err = d.engine.catalog.CreateTable(ctx, d.name, name, *spec)
-	if errors.Is(err, catalog.ErrExists) {
-		return sql.ErrTableAlreadyExists.New(name)
-	}
-	d.engine.forgetReferences()
-	return mysqlError(err)
+	return s.changing(ctx, func(c *change) error {
+		if err := c.begin(ctx); err != nil {
+			return err
+		}
+		t, err := d.engine.catalog.CreateDraft(ctx, d.name, name, *spec)
+		if errors.Is(err, catalog.ErrExists) {
+			return sql.ErrTableAlreadyExists.New(name)
+		}
+		if err != nil {
+			return mysqlError(err)
+		}
+		p := &pendingTable{catalog: d.engine.catalog, t: t, db: t.Database(), name: t.Name(), draft: true}
+		c.tables = append(c.tables, p)
+		c.names[tableKey(p.db, p.name)] = p
+		return nil
+	})
 }
 
 // attach takes a table that another engine wrote.

@@ -24,8 +24,20 @@ type definition struct {
 	auto      int       // AUTO_INCREMENT column, -1
 }
 
-// definitionOf gives a table's definition, read once a version.
+// definitionOf gives a table's definition, read once a version; the statement that changes it sees what it is to be.
 func (e *Engine) definitionOf(ctx *sql.Context, t *catalog.Table) (*definition, error) {
+	if p := sessionOf(ctx).stmt.change.of(t); p != nil {
+		if p.def != nil && p.def.name == p.name {
+			return p.def, nil
+		}
+		spec := t.Spec()
+		if p.def != nil {
+			spec = p.def.spec
+		}
+		if p.def != nil || p.name != t.Name() || p.db != t.Database() {
+			return newDefinition(ctx, p.db, p.name, t.Version(), spec)
+		}
+	}
 	version, name := t.Version(), t.Name()
 	e.mu.Lock()
 	d := e.definitions[t]
@@ -33,7 +45,7 @@ func (e *Engine) definitionOf(ctx *sql.Context, t *catalog.Table) (*definition, 
 	if d != nil && d.version == version && d.name == name {
 		return d, nil
 	}
-	d, err := newDefinition(ctx, t)
+	d, err := newDefinition(ctx, t.Database(), name, version, t.Spec())
 	if err != nil {
 		return nil, mysqlError(fmt.Errorf("table %s.%s: %w", t.Database(), t.Name(), err))
 	}
@@ -43,18 +55,19 @@ func (e *Engine) definitionOf(ctx *sql.Context, t *catalog.Table) (*definition, 
 	return d, nil
 }
 
-func newDefinition(ctx *sql.Context, t *catalog.Table) (*definition, error) {
-	d := &definition{version: t.Version(), name: t.Name(), spec: t.Spec(), ordering: -1, auto: -1}
+// newDefinition derives what the engine needs of a table from its specification.
+func newDefinition(ctx *sql.Context, db, name string, version uint64, spec *catalog.TableSpec) (*definition, error) {
+	d := &definition{version: version, name: name, spec: spec, ordering: -1, auto: -1}
 	var err error
 	if len(d.spec.Definition) == 0 {
-		d.table, err = attachedDefinition(ctx, t.Database(), t.Name(), d.spec)
+		d.table, err = attachedDefinition(ctx, db, name, d.spec)
 	} else {
 		d.table, err = decodeTableDefinition(d.spec.Definition)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if d.pk, err = d.table.schema(ctx, t.Database(), t.Name()); err != nil {
+	if d.pk, err = d.table.schema(ctx, db, name); err != nil {
 		return nil, err
 	}
 	if d.collation, err = d.table.collation(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	sqle "github.com/dolthub/go-mysql-server"
 	"github.com/dolthub/go-mysql-server/sql"
@@ -78,7 +79,7 @@ func NewEngine(ctx context.Context, c *catalog.Catalog, o Options) (*Engine, err
 		e.collation = DefaultCollation
 	}
 	e.localIDs.Store(localIDsFrom)
-	if err := setVariables(e.collation); err != nil {
+	if err := setVariables(e.collation, c.DropRetention()); err != nil {
 		return nil, err
 	}
 	inner := o.Parser
@@ -141,7 +142,7 @@ func (e *Engine) Close() error {
 var addVariables sync.Once
 
 // setVariables gives the process-wide system variables lakesql's values.
-func setVariables(collation sql.CollationID) error {
+func setVariables(collation sql.CollationID, retention time.Duration) error {
 	addVariables.Do(func() {
 		sql.SystemVariables.AddSystemVariables([]sql.SystemVariable{&sql.MysqlSystemVariable{
 			Name:    commitModeVariable,
@@ -155,7 +156,7 @@ func setVariables(collation sql.CollationID) error {
 			Dynamic: true,
 			Type:    types.NewSystemBoolType(directWriteVariable),
 			Default: int8(1),
-		}})
+		}, dropRetentionOption()})
 		addMissing(missingVariables())
 		sql.SystemVariables.AddSystemVariables(transactionVariables())
 		mendInformationSchema()
@@ -168,6 +169,7 @@ func setVariables(collation sql.CollationID) error {
 		"character_set_connection": charset,
 		"character_set_server":     charset,
 		"character_set_database":   charset,
+		dropRetentionVariable:      int64(max(retention, 0) / time.Second),
 	})
 	if err != nil {
 		return fmt.Errorf("setting the default collation: %w", err)
@@ -214,7 +216,23 @@ func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 	case *plan.CreateTable:
 		return b.createTable(ctx, n, row)
 	case *plan.AlterIndex:
-		return b.alterIndex(ctx, n)
+		if iter, err := b.alterIndex(ctx, n); iter != nil || err != nil {
+			return iter, err
+		}
+		return b.wholeStatement(ctx, n, row)
+	case *plan.DropTable:
+		return b.dropTables(ctx, n)
+	case *plan.Block:
+		if alters(n) {
+			return b.wholeStatement(ctx, n, row)
+		}
+	case *plan.AddColumn, *plan.ModifyColumn, *plan.RenameColumn, *plan.DropColumn, *plan.AlterPK, *plan.AlterDefaultSet, *plan.AlterDefaultDrop,
+		*plan.AlterTableCollation, *plan.AlterTableComment, *plan.AlterAutoIncrement, *plan.CreateCheck, *plan.DropCheck,
+		*plan.CreateForeignKey, *plan.DropForeignKey, *plan.DropConstraint, *plan.RenameTable, *plan.CreateView, *plan.DropView,
+		*plan.TableCopier:
+		if iter, err := b.wholeStatement(ctx, n, row); iter != nil || err != nil {
+			return iter, err
+		}
 	case *plan.Update:
 		u, changed, err := updateExactly(ctx, n, false)
 		if err != nil {

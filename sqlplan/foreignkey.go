@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/dolthub/go-mysql-server/sql"
+
+	"github.com/lakesql/lakesql/catalog"
 )
 
 // Foreign keys are declared in the definition of the child table. The front end checks them and runs their actions through
@@ -31,35 +33,66 @@ func (e *Engine) referencesOf(ctx *sql.Context, db, table string) ([]sql.Foreign
 	e.mu.Lock()
 	refs := e.references
 	e.mu.Unlock()
-	if refs == nil {
+	pending := sessionOf(ctx).stmt.change != nil
+	if refs == nil || pending {
 		refs = &references{byParent: map[string][]sql.ForeignKeyConstraint{}}
-		for _, db := range e.catalog.Databases() {
-			for _, name := range e.catalog.TableNames(db) {
-				t, ok := e.catalog.Table(db, name)
-				if !ok {
-					continue
-				}
-				def, err := e.definitionOf(ctx, t)
-				if err != nil {
-					return nil, err
-				}
-				for _, f := range def.table.ForeignKeys {
-					c := f.sql()
-					c.Database, c.Table = t.Database(), t.Name()
-					k := parentKey(f.ParentDatabase, f.ParentTable)
-					refs.byParent[k] = append(refs.byParent[k], c)
-				}
+		err := e.eachDefinition(ctx, func(db string, def *definition) {
+			for _, f := range def.table.ForeignKeys {
+				c := f.sql()
+				c.Database, c.Table = db, def.name
+				k := parentKey(f.ParentDatabase, f.ParentTable)
+				refs.byParent[k] = append(refs.byParent[k], c)
 			}
+		})
+		if err != nil {
+			return nil, err
 		}
-		e.mu.Lock()
-		e.references = refs
-		e.mu.Unlock()
+		if !pending {
+			e.mu.Lock()
+			e.references = refs
+			e.mu.Unlock()
+		}
 	}
 	list := slices.Clone(refs.byParent[parentKey(db, table)])
 	for i := range list { // the front end renames columns in place
 		list[i].Columns, list[i].ParentColumns = slices.Clone(list[i].Columns), slices.Clone(list[i].ParentColumns)
 	}
 	return list, nil
+}
+
+// eachDefinition calls f for each table of the warehouse as the session's statement sees it.
+func (e *Engine) eachDefinition(ctx *sql.Context, f func(db string, def *definition)) error {
+	pending := sessionOf(ctx).stmt.change
+	see := func(db string, t *catalog.Table) error {
+		def, err := e.definitionOf(ctx, t)
+		if err == nil {
+			f(db, def)
+		}
+		return err
+	}
+	for _, db := range e.catalog.Databases() {
+		for _, name := range e.catalog.TableNames(db) {
+			t, ok := e.catalog.Table(db, name)
+			if !ok || pending.of(t) != nil {
+				continue
+			}
+			if err := see(t.Database(), t); err != nil {
+				return err
+			}
+		}
+	}
+	if pending == nil {
+		return nil
+	}
+	for _, p := range pending.tables {
+		if p.catalog != e.catalog || p.drop {
+			continue
+		}
+		if err := see(p.db, p.t); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *ownTable) GetDeclaredForeignKeys(ctx *sql.Context) ([]sql.ForeignKeyConstraint, error) {
@@ -86,21 +119,12 @@ func (t *ownTable) CreateIndexForForeignKey(ctx *sql.Context, x sql.IndexDef) er
 
 // foreignKeyNamed says whether a table of the database declares a foreign key of that name.
 func (t *ownTable) foreignKeyNamed(ctx *sql.Context, name string) (bool, error) {
-	e := t.db.engine
-	for _, n := range e.catalog.TableNames(t.db.name) {
-		other, ok := e.catalog.Table(t.db.name, n)
-		if !ok {
-			continue
-		}
-		def, err := e.definitionOf(ctx, other)
-		if err != nil {
-			return false, err
-		}
-		if slices.ContainsFunc(def.table.ForeignKeys, func(f foreignKeyDefinition) bool { return strings.EqualFold(f.Name, name) }) {
-			return true, nil
-		}
-	}
-	return false, nil
+	found := false
+	err := t.db.engine.eachDefinition(ctx, func(db string, def *definition) {
+		found = found || strings.EqualFold(db, t.db.name) &&
+			slices.ContainsFunc(def.table.ForeignKeys, func(f foreignKeyDefinition) bool { return strings.EqualFold(f.Name, name) })
+	})
+	return found, err
 }
 
 func (t *ownTable) AddForeignKey(ctx *sql.Context, f sql.ForeignKeyConstraint) error {

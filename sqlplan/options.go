@@ -206,7 +206,7 @@ func (t *ownTable) setOptions(ctx *sql.Context, o dialect.Options) error {
 	if err := applyOptions(&spec, optionsOf(t.def.spec).Merge(o)); err != nil {
 		return err
 	}
-	return t.alterSpec(ctx, spec, identity(len(spec.Schema.Fields)), nil)
+	return t.alterSpec(ctx, spec, nil)
 }
 
 // identity is the column map of an alteration that leaves the columns alone.

@@ -68,6 +68,9 @@ func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, 
 	if own := p.maintenanceOf(ctx, stmt); own != nil {
 		return own, nil
 	}
+	if own := p.droppedOf(ctx, stmt); own != nil {
+		return own, nil
+	}
 	if f, ok := stmt.(*ast.Flush); ok {
 		name := strings.ToLower(f.Option.Name)
 		if name == "table" || name == "tables" || strings.HasPrefix(name, "tables ") {

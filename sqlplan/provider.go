@@ -164,8 +164,8 @@ func (p *provider) ExternalStoredProcedures(ctx *sql.Context, name string) ([]sq
 }
 
 // objects reads the definitions of one kind that a database holds, in name order.
-func objects[T any](e *Engine, kind, db string) ([]T, error) {
-	list := e.catalog.Objects(kind, db)
+func objects[T any](ctx *sql.Context, e *Engine, kind, db string) ([]T, error) {
+	list := sessionOf(ctx).stmt.change.overlay(kind, db, e.catalog.Objects(kind, db))
 	slices.SortFunc(list, func(a, b catalog.Object) int { return strings.Compare(a.Name, b.Name) })
 	out := make([]T, 0, len(list))
 	for _, o := range list {
@@ -181,8 +181,24 @@ func objects[T any](e *Engine, kind, db string) ([]T, error) {
 // putObject writes a definition.
 func putObject(ctx *sql.Context, e *Engine, kind, db, name string, v any) error {
 	body, err := json.Marshal(v)
-	if err == nil {
-		err = e.catalog.PutObject(ctx, kind, db, name, body)
+	if err != nil {
+		return mysqlError(err)
 	}
-	return mysqlError(err)
+	return sessionOf(ctx).changing(ctx, func(c *change) error {
+		c.object(catalog.ObjectChange{Kind: kind, Database: db, Name: name, Body: body})
+		return nil
+	})
+}
+
+// dropObject drops a definition and tells whether there was one.
+func dropObject(ctx *sql.Context, e *Engine, kind, db, name string) (bool, error) {
+	s := sessionOf(ctx)
+	list := s.stmt.change.overlay(kind, db, e.catalog.Objects(kind, db))
+	if !slices.ContainsFunc(list, func(o catalog.Object) bool { return strings.EqualFold(o.Name, name) }) {
+		return false, nil
+	}
+	return true, s.changing(ctx, func(c *change) error {
+		c.object(catalog.ObjectChange{Kind: kind, Database: db, Name: name})
+		return nil
+	})
 }

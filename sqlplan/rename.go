@@ -2,7 +2,6 @@ package sqlplan
 
 import (
 	"context"
-	"errors"
 	"regexp"
 	"strings"
 
@@ -11,8 +10,6 @@ import (
 	"github.com/dolthub/go-mysql-server/sql/types"
 	"github.com/dolthub/vitess/go/mysql"
 	ast "github.com/dolthub/vitess/go/vt/sqlparser"
-
-	"github.com/lakesql/lakesql/catalog"
 )
 
 // The front end looks for the tables of RENAME TABLE, of ALTER TABLE … RENAME, and for the database of CREATE VIEW, in the
@@ -139,27 +136,24 @@ func (r *renameTables) WithChildren(_ *sql.Context, children ...sql.Node) (sql.N
 
 // RowIter implements sql.ExecSourceRel.
 func (r *renameTables) RowIter(ctx *sql.Context, _ sql.Row) (sql.RowIter, error) {
-	s := sessionOf(ctx)
-	if err := s.commitBeforeDDL(ctx); err != nil {
-		return nil, err
-	}
-	for i, n := range r.list {
-		err := r.one(ctx, n)
-		if err == nil {
-			continue
+	err := sessionOf(ctx).changing(ctx, func(c *change) error {
+		if err := c.begin(ctx); err != nil {
+			return err
 		}
-		for j := i - 1; j >= 0; j-- { // what was renamed goes back, the last one first
-			d := r.list[j]
-			if back := r.one(ctx, renaming{d.toDB, d.to, d.fromDB, d.from}); back != nil {
-				return nil, errors.Join(err, back)
+		for _, n := range r.list {
+			if err := r.one(ctx, c, n); err != nil {
+				return err
 			}
 		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	return sql.RowsToRowIter(sql.NewRow(types.NewOkResult(0))), nil
 }
 
-func (r *renameTables) one(ctx *sql.Context, n renaming) error {
+func (r *renameTables) one(ctx *sql.Context, c *change, n renaming) error {
 	p := provider{engine: r.engine}
 	found, err := p.Database(ctx, n.fromDB)
 	if err != nil {
@@ -206,15 +200,15 @@ func (r *renameTables) one(ctx *sql.Context, n renaming) error {
 	if len(refs)+len(t.def.table.ForeignKeys) > 0 {
 		return sql.ErrUnsupportedFeature.New("moving a table with foreign keys to another database")
 	}
-	err = r.engine.catalog.RenameTable(ctx, n.fromDB, n.from, n.toDB, n.to)
-	switch {
-	case errors.Is(err, catalog.ErrExists):
-		return sql.ErrTableAlreadyExists.New(n.to)
-	case errors.Is(err, catalog.ErrNotFound):
+	spelled, _, ok := r.engine.catalog.Database(n.toDB)
+	if !ok {
 		return sql.ErrDatabaseNotFound.New(n.toDB)
 	}
-	r.engine.forgetReferences()
-	return mysqlError(err)
+	pending, err := c.table(ctx, t)
+	if err == nil {
+		c.rename(pending, spelled, n.to)
+	}
+	return err
 }
 
 // triggersOf gives the triggers of a table.

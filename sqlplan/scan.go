@@ -45,6 +45,20 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 		}
 		t = n
 	}
+	if p := sessionOf(ctx).stmt.change.of(t.t); p != nil && t.old == nil {
+		if t.filled {
+			return sql.RowsToRowIter(), nil
+		}
+		n := t
+		if def, err := t.db.engine.definitionOf(ctx, t.t); err != nil {
+			return nil, err
+		} else if def != t.def && t.projection == nil {
+			if n, err = newTable(ctx, t.db, t.catalog, t.t, t.temporary); err != nil {
+				return nil, err
+			}
+		}
+		return p.scan(ctx, n, l)
+	}
 	var tx *catalog.Tx
 	o := catalog.ScanOptions{ReadOptimized: t.optimized}
 	s := sessionOf(ctx)
@@ -136,6 +150,36 @@ func (t *table) anyColumn() string {
 		return t.def.spec.Key[0].Column
 	}
 	return t.def.spec.Schema.Fields[0].Name
+}
+
+// pull gives the rows of a scan of a whole table, in the schema of its files, one by one.
+type pull struct {
+	next  func() (storage.Batch, error, bool)
+	stop  func()
+	batch storage.Batch
+	at    int
+}
+
+func newPull(seq iter.Seq2[storage.Batch, error]) *pull {
+	p := &pull{}
+	p.next, p.stop = iter.Pull2(seq)
+	return p
+}
+
+// row gives the next row, io.EOF behind the last one.
+func (p *pull) row() (storage.Row, error) {
+	for p.at >= p.batch.Rows {
+		b, err, ok := p.next()
+		if !ok {
+			return nil, io.EOF
+		}
+		if err != nil {
+			return nil, err
+		}
+		p.batch, p.at = b, 0
+	}
+	p.at++
+	return p.batch.Row(p.at-1, nil), nil
 }
 
 // rows turns batches into the front end's rows.

@@ -43,6 +43,7 @@ type statement struct {
 	meta      bool            // it names meta columns, so tables offer them
 	into      string          // the table, in lower case, into which it inserts: that one does not
 	truncates map[string]bool // tables that TRUNCATE TABLE names, in lower case
+	change    *change         // what it changes of definitions, as long as that is not decided
 	altered   bool            // it changed the definition of a table that it may go on to read
 	late      uint64          // rows that an event-time table ignored
 	noted     bool            // its kind is known
@@ -309,7 +310,7 @@ func (s *Session) commitBeforeDDL(ctx *sql.Context) error {
 	if err := s.commit(ctx); err != nil {
 		return mysqlError(err)
 	}
-	s.stmt.meta, s.stmt.into, s.stmt.truncates, s.stmt.altered = old.meta, old.into, old.truncates, old.altered
+	s.stmt.meta, s.stmt.into, s.stmt.truncates, s.stmt.altered, s.stmt.change = old.meta, old.into, old.truncates, old.altered, old.change
 	s.stmt.noted, s.stmt.noCommit = old.noted, old.noCommit
 	if t != nil {
 		s.tx = &transaction{readOnly: t.readOnly}

@@ -133,6 +133,8 @@ func (m *mender) mend() (ast.Statement, error) {
 		return m.do()
 	case "SHOW":
 		return m.show()
+	case "UNDROP":
+		return m.undrop()
 	case "CHECK", "CHECKSUM", "OPTIMIZE", "REPAIR":
 		return m.maintain()
 	case "ANALYZE":

@@ -54,6 +54,8 @@ func (m *mender) show() (ast.Statement, error) {
 	case m.is(1, "FULL") && m.is(2, "TRIGGERS"), m.is(1, "STORAGE") && m.is(2, "ENGINES"), m.is(1, "FULL") && m.is(2, "EVENTS"),
 		m.is(1, "EXTENDED"):
 		return m.try("SHOW " + m.from(2))
+	case m.is(1, "DROPPED") && m.is(2, "TABLES"):
+		return m.showDropped()
 	}
 	return m.showEmpty(), nil
 }
