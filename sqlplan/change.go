@@ -24,6 +24,7 @@ type change struct {
 	names     map[string]*pendingTable // by lower-case database and name; nil: no table has the name any more
 	objects   []catalog.ObjectChange
 	committed bool // what was open before the statement is committed
+	scans     []*pull
 }
 
 // pendingTable is a table that the running statement changes.
@@ -57,6 +58,9 @@ func (s *Session) changing(ctx *sql.Context, f func(*change) error) error {
 	c := &change{names: map[string]*pendingTable{}}
 	s.stmt.change = c
 	err := f(c)
+	for _, p := range c.scans {
+		p.stop() // the front end leaves them open after an error
+	}
 	if err == nil {
 		err = c.decide(ctx, s)
 	} else {
@@ -345,11 +349,15 @@ func (p *pendingTable) scan(ctx *sql.Context, t *table, l *lookup) (sql.RowIter,
 			return nil, sql.ErrTableColumnNotFound.New(t.Name(), c.Name)
 		}
 	}
-	return &pendingRows{
-		next: next, virtual: virtual, places: places, width: len(t.schema), filter: filter,
-		batches: newPull(tx.Scan(ctx, p.t, catalog.ScanOptions{})),
-	}, nil
+	batches := newPull(tx.Scan(ctx, p.t, catalog.ScanOptions{}))
+	if c := sessionOf(ctx).stmt.change; len(c.scans) < scansMax {
+		c.scans = append(c.scans, batches)
+	}
+	return &pendingRows{next: next, virtual: virtual, places: places, width: len(t.schema), filter: filter, batches: batches}, nil
 }
+
+// scansMax bounds the scans that a change ends: a constraint is checked with one, or with one for each row, which are read to their ends.
+const scansMax = 64
 
 // pendingRows gives the rows of a table that the statement changes.
 type pendingRows struct {
@@ -404,6 +412,20 @@ func (b execBuilder) wholeStatement(ctx *sql.Context, n sql.Node, row sql.Row) (
 	s := sessionOf(ctx)
 	if s.stmt.change != nil {
 		return nil, nil // a part of one
+	}
+	if block, ok := n.(*plan.Block); ok {
+		// The other clauses look for the table under its old name.
+		list := slices.Clone(block.Children())
+		slices.SortStableFunc(list, func(a, b sql.Node) int {
+			rank := func(n sql.Node) int {
+				if _, ok := n.(*plan.RenameTable); ok {
+					return 1
+				}
+				return 0
+			}
+			return rank(a) - rank(b)
+		})
+		n = plan.NewBlock(list)
 	}
 	var out []sql.Row
 	_, fills := n.(*plan.TableCopier) // CREATE TABLE … SELECT gives the rows that it inserts
