@@ -99,7 +99,6 @@ func NewEngine(ctx context.Context, c *catalog.Catalog, o Options) (*Engine, err
 	})
 	b.AddPreAnalyzeRule(noImplicitCommit, keepTransaction)
 	a := b.Build()
-	addLockRule(a)
 	a.Catalog.AuthHandler = lockHandler{a.Catalog.AuthHandler}
 	if !e.plainText {
 		mendLiveTables(a.Catalog.InfoSchema)
@@ -157,6 +156,7 @@ func setVariables(collation sql.CollationID, retention time.Duration) error {
 			Type:    types.NewSystemBoolType(directWriteVariable),
 			Default: int8(1),
 		}, dropRetentionOption()})
+		addLockRule()
 		addMissing(missingVariables())
 		sql.SystemVariables.AddSystemVariables(transactionVariables())
 		mendInformationSchema()
@@ -184,6 +184,11 @@ type execBuilder struct {
 }
 
 func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIter, error) {
+	if s, ok := ctx.Session.(*Session); ok && s.held != nil {
+		if err := s.checkHeld(ctx, n); err != nil {
+			return nil, err
+		}
+	}
 	if !b.plain {
 		if iter, err := buildShow(ctx, n); iter != nil || err != nil {
 			return iter, err
@@ -203,6 +208,10 @@ func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 			return nil, err
 		}
 		return b.front.Build(ctx, c, row)
+	case *plan.Limit, *plan.TopN:
+		if iter, err := b.lockFirst(ctx, n, row); err != nil || iter != nil {
+			return iter, err
+		}
 	case *plan.Distinct:
 		if iter, err := b.buildDistinct(ctx, n, row); err != nil || iter != nil {
 			return iter, err

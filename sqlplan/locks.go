@@ -80,7 +80,7 @@ func (s *Session) takeLock(name string) *dialect.RowLock {
 	if l == nil || !strings.EqualFold(l.Table, name) {
 		return nil
 	}
-	s.stmt.asked = nil
+	s.stmt.asked, s.stmt.locks = nil, true
 	return l
 }
 
@@ -108,11 +108,6 @@ const lockRuleID = noImplicitCommit + 1
 // lockRule is the last analyzer rule: it tells the tables of a plan for what they are read. A subquery is analyzed before the
 // statement that it stands in, whose turn comes last.
 func lockRule(ctx *sql.Context, _ *analyzer.Analyzer, n sql.Node, _ *plan.Scope, _ analyzer.RuleSelector, _ *sql.QueryFlags) (sql.Node, transform.TreeIdentity, error) {
-	if s, ok := ctx.Session.(*Session); ok && s.held != nil {
-		if err := s.held.check(ctx, n); err != nil {
-			return nil, transform.SameTree, err
-		}
-	}
 	switch n.(type) {
 	case *plan.Project, *plan.Filter, *plan.Limit, *plan.Offset, *plan.Sort, *plan.TopN, *plan.GroupBy, *plan.Distinct, *plan.Having,
 		*plan.ResolvedTable, *plan.IndexedTableAccess, *plan.JoinNode:
@@ -122,15 +117,11 @@ func lockRule(ctx *sql.Context, _ *analyzer.Analyzer, n sql.Node, _ *plan.Scope,
 	return n, transform.SameTree, nil
 }
 
-// addLockRule puts the rule behind all others.
-func addLockRule(a *analyzer.Analyzer) {
-	for _, b := range a.Batches {
-		if b.Desc == "after-all" {
-			b.Rules = append(b.Rules[:len(b.Rules):len(b.Rules)], analyzer.Rule{Id: lockRuleID, Apply: lockRule})
-			return
-		}
-	}
-	panic("sqlplan: the front end's analyzer has no last batch of rules")
+// addLockRule puts the rule behind all others. Simple statements have batches of rules of their own, which end with those that
+// the front end keeps for the whole process.
+func addLockRule() {
+	analyzer.OnceAfterAll = append(analyzer.OnceAfterAll[:len(analyzer.OnceAfterAll):len(analyzer.OnceAfterAll)],
+		analyzer.Rule{Id: lockRuleID, Apply: lockRule})
 }
 
 // marker walks over a plan.

@@ -56,6 +56,7 @@ type statement struct {
 	bulk      *catalog.Table   // see editor.bulk
 	wrapping  bool             // the iterator of an INSERT is being built and will be wrapped
 	asked     *dialect.RowLock // of the reference to a table that is looked up next
+	locks     bool             // it has a locking clause
 	lent      *dialect.RowLock // of the view that is being bound
 }
 

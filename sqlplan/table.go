@@ -33,6 +33,7 @@ type table struct {
 
 	lock    *dialect.RowLock // of a locking clause; nil: none
 	reading reading          // for what the statement reads it
+	current bool             // its newest state is read, without locks
 }
 
 // ownTable is a table in its present state, which can be changed. table alone is what AS OF gives.

@@ -22,6 +22,8 @@ type heldTables struct {
 	names  map[string]heldTable // by database and alias, in lower case
 	all    bool                 // FLUSH TABLES WITH READ LOCK: everybody reads, nobody writes
 	locked []*catalog.Table     // that no other session may read
+
+	checked uint64 // the last statement that was compared with them, see Session.statements
 }
 
 // heldTable is what LOCK TABLES said of a name.
@@ -272,6 +274,15 @@ func eachTable(n sql.Node, f func(*table)) {
 	for _, c := range n.Children() {
 		eachTable(c, f)
 	}
+}
+
+// checkHeld refuses a statement that LOCK TABLES does not cover. The first node that is run is the statement's.
+func (s *Session) checkHeld(ctx *sql.Context, n sql.Node) error {
+	if s.held.checked == s.statements {
+		return nil
+	}
+	s.held.checked = s.statements
+	return s.held.check(ctx, n)
 }
 
 // check refuses a statement that the locks of LOCK TABLES do not cover. What triggers and foreign keys use is covered.

@@ -238,8 +238,8 @@ func (u *userLocks) function(name string) (sql.Function, bool) {
 			return nil, nil
 		})
 	case "release_all_locks":
-		return of(types.Uint64, 0, func(ctx *sql.Context, u *userLocks, _ string, _ any) (any, error) {
-			return uint64(u.releaseAll(sessionOf(ctx))), nil
+		return of(types.Int64, 0, func(ctx *sql.Context, u *userLocks, _ string, _ any) (any, error) {
+			return int64(u.releaseAll(sessionOf(ctx))), nil
 		})
 	}
 	return nil, false

@@ -155,6 +155,7 @@ func (r *rows) Next(dest []driver.Value) error {
 			return io.EOF
 		}
 		if err != nil {
+			r.conn.lose(r.ctx, err)
 			return r.conn.failed(r.user, err)
 		}
 	}

@@ -203,7 +203,7 @@ func commitsOf(s sql.Session) uint64 {
 // rerunnable tells statements whose effect ends with their transaction.
 func rerunnable(ast sqlparser.Statement) bool {
 	switch ast.(type) {
-	case sqlparser.SelectStatement, *sqlparser.Insert, *sqlparser.Update, *sqlparser.Delete, *sqlparser.Call, *sqlparser.Execute:
+	case sqlparser.SelectStatement, *sqlparser.Insert, *sqlparser.Update, *sqlparser.Delete, *sqlparser.Load, *sqlparser.Call, *sqlparser.Execute:
 		return true
 	}
 	return false
@@ -223,7 +223,7 @@ func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text s
 		if err := loadable(c, st, ast); err != nil {
 			return err
 		}
-		st.touched = true // the client sends its file once
+		st.touched = bool(ast.Local) // the client sends its file once
 		st.load = loadState{listed: len(ast.Columns)}
 		for _, col := range ast.Columns {
 			// Expressions of SET get their types before the first row is read.
