@@ -63,6 +63,7 @@ type Engine struct {
 	mu          sync.Mutex
 	definitions map[*catalog.Table]*definition // guarded by mu
 	references  *references                    // guarded by mu; nil: to be built
+	moreStatus  []func() map[string]int64      // guarded by mu
 	temps       *catalog.Catalog               // guarded by mu; nil: no session made a temporary table yet
 }
 

@@ -20,8 +20,13 @@ var performanceDatabase = newVirtualDatabase(performanceSchema, []virtualTable{
 	variableTable("session_variables", func(ctx *sql.Context) map[string]any { return ctx.GetAllSessionVariables() }),
 	variableTable("global_variables", func(*sql.Context) map[string]any { return sql.SystemVariables.GetAllGlobalVariables() }),
 	variableTable("session_status", func(ctx *sql.Context) map[string]any { return statusValues(ctx.Session.GetAllStatusVariables(ctx)) }),
-	variableTable("global_status", func(*sql.Context) map[string]any {
+	variableTable("global_status", func(ctx *sql.Context) map[string]any {
 		out := map[string]any{}
+		if s, ok := ctx.Session.(*Session); ok {
+			for name, v := range s.engine.statusNumbers() {
+				out[name] = v
+			}
+		}
 		for name, v := range sql.StatusVariables.NewGlobalMap() {
 			out[name] = v.Value()
 		}

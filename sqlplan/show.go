@@ -28,6 +28,8 @@ func buildShow(ctx *sql.Context, n sql.Node) (sql.RowIter, error) {
 		return showCreateDatabase(ctx, n)
 	case *plan.ShowProcessList:
 		return sql.RowsToRowIter(processRows(ctx)...), nil
+	case *plan.ShowStatus:
+		return showStatus(ctx, n)
 	case *plan.ShowTableStatus:
 		return showTableStatus(ctx, n)
 	}

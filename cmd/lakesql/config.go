@@ -22,6 +22,7 @@ type serverConfig struct {
 	Password        string     // "" only on loopback
 	LogLevel        slog.Level // least level that is logged
 	AcceptLostState bool       // open tables whose state/ is missing or older than they are
+	MemoryLimit     int64      // bytes that the process may use; 0: what the machine has
 }
 
 // setting is one option of the server: the same name stands on the command line (--log-level), in the
@@ -39,6 +40,7 @@ func serverSettings() []setting {
 		{name: "user", value: "root", help: "name of the account that may do everything"},
 		{name: "password", help: "its password (LAKESQL_PASSWORD keeps it out of the process list)"},
 		{name: "log-level", value: "info", help: "debug, info, warn or error"},
+		{name: "memory-limit", help: "`SIZE` of memory to keep to, such as 2GiB; a statement that needs too much is ended (default: most of the machine's)"},
 		{name: "accept-lost-state", value: "false", bool: true, help: "open tables although the state folder that they were last written with is gone"},
 	}
 }
@@ -125,6 +127,11 @@ func loadServerConfig(args []string, getenv func(string) string, help io.Writer)
 	var err error
 	if c.AcceptLostState, err = strconv.ParseBool(values["accept-lost-state"].text); err != nil {
 		return c, fmt.Errorf("%s: %q is not true or false", source["accept-lost-state"], values["accept-lost-state"].text)
+	}
+	if text := values["memory-limit"].text; text != "" {
+		if c.MemoryLimit, err = parseSize(text); err != nil {
+			return c, fmt.Errorf("%s: %w", source["memory-limit"], err)
+		}
 	}
 	if c.Password == "" {
 		local, err := isLoopback(c.Listen)

@@ -29,16 +29,18 @@ func (w warehouse) Close(ctx context.Context) error {
 	return errors.Join(w.engine.Close(), w.catalog.Close(ctx))
 }
 
-// memoryGoal is the memory in bytes above which the server spends more time on collecting garbage, unless GOMEMLIMIT says
-// otherwise. It is no limit: what is in use stays.
-const memoryGoal = 768 << 20
+// ballastBytes of the disk are given back when everything else is used up, so that the journal can still be written.
+const ballastBytes = 64 << 20
 
 // openService opens the warehouse of a data folder, which finishes what a crash left behind, and listens.
 func openService(ctx context.Context, cfg serverConfig, log *slog.Logger) (_ service, err error) {
+	m := planMemory(cfg.MemoryLimit, machineMemory())
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryGoal)
+		debug.SetMemoryLimit(m.goal)
 	}
-	c, err := catalog.Open(ctx, cfg.Data, catalog.Options{Logger: log, AcceptLostState: cfg.AcceptLostState, SortKey: sqlplan.SortKey})
+	c, err := catalog.Open(ctx, cfg.Data, catalog.Options{
+		Logger: log, AcceptLostState: cfg.AcceptLostState, SortKey: sqlplan.SortKey, CacheBytes: m.cache, HotBytesMax: m.hot, BallastBytes: ballastBytes,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +60,13 @@ func openService(ctx context.Context, cfg serverConfig, log *slog.Logger) (_ ser
 		Engine: e.SQL(), NewSession: e.NewSession, NewContext: e.NewContext, Query: e.QueryWithBindings,
 		Listen: cfg.Listen, Socket: cfg.Socket, User: cfg.User, Password: cfg.Password, DataDir: cfg.Data, Logger: log, Version: versionText(),
 		DrainTime:    stopGrace,
+		MemoryLimit:  m.guard,
 		MapError:     dialect.ClientError,
 		WrapListener: func(l net.Listener) net.Listener { return dialect.Listener(l) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
+	e.AddStatus(s.Status)
 	return warehouse{s, c, ingest.Start(c, ingest.Options{Logger: log}), e}, nil
 }

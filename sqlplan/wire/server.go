@@ -43,6 +43,7 @@ type Options struct {
 	MaxConnections int           // default 500; the value of max_connections at the start
 	Reruns         int           // how often a conflicting statement is run again, some seconds in all; default 200
 	DrainTime      time.Duration // how long Shutdown waits before it cancels running statements; default 5s
+	MemoryLimit    int64         // bytes on the heap at which the statement that takes most is ended; default none
 
 	// Query plans and starts a statement; default Engine.QueryWithBindings.
 	Query func(ctx *sql.Context, query string, stmt sqlparser.Statement, binds map[string]sqlparser.Expr, flags *sql.QueryFlags) (sql.Schema, sql.RowIter, *sql.QueryFlags, error)
@@ -75,6 +76,8 @@ type Metrics struct {
 	PanicsTotal       atomic.Int64
 	RowsSentTotal     atomic.Int64
 	LoadRowsTotal     atomic.Int64 // rows read by LOAD DATA
+	HeapBytes         atomic.Int64 // on the heap, when it was looked at last; 0 without a limit
+	MemoryEndedTotal  atomic.Int64 // statements that were ended for want of memory
 }
 
 // Server answers MySQL clients.
@@ -89,12 +92,13 @@ type Server struct {
 
 	engine   *sqlplan.Engine // nil: Options.Engine is the caller's
 	mu       sync.Mutex
-	conns    map[uint32]*mysql.Conn       // guarded by mu
-	running  map[uint64]func(cause error) // cancels of the running statements, guarded by mu
-	nextRun  uint64                       // guarded by mu
-	idle     *sync.Cond                   // on mu: running became empty
-	stopping bool                         // guarded by mu
+	conns    map[uint32]*mysql.Conn // guarded by mu
+	running  map[uint64]*run        // the running statements, guarded by mu
+	nextRun  uint64                 // guarded by mu
+	idle     *sync.Cond             // on mu: running became empty
+	stopping bool                   // guarded by mu
 	stopped  chan struct{}
+	guards   sync.WaitGroup // goroutines that end when stopped is closed
 }
 
 // New opens the sockets of o. The server answers after Serve is called.
@@ -122,7 +126,9 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		}
 		return nil, err
 	}
-	s.engine = engine
+	if s.engine = engine; engine != nil {
+		engine.AddStatus(s.Status)
+	}
 	return s, nil
 }
 
@@ -146,7 +152,7 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 		return nil, errors.New("wire: a catalog, or an engine and a session builder, are needed")
 	}
 	o = withDefaults(o)
-	s := &Server{o: o, log: o.Logger, conns: map[uint32]*mysql.Conn{}, running: map[uint64]func(error){}, stopped: make(chan struct{})}
+	s := &Server{o: o, log: o.Logger, conns: map[uint32]*mysql.Conn{}, running: map[uint64]*run{}, stopped: make(chan struct{})}
 	s.idle = sync.NewCond(&s.mu)
 	quietFrontEnd(s.log)
 	if err := setVariables(o); err != nil {
@@ -181,6 +187,13 @@ func newServer(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		s.l.Close()
 		return nil, fmt.Errorf("starting the protocol: %w", err)
+	}
+	if o.MemoryLimit > 0 {
+		s.guards.Add(1)
+		go func() {
+			defer s.guards.Done()
+			s.guardMemory(s.stopped)
+		}()
 	}
 	return s, nil
 }
@@ -258,6 +271,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.stopping = true
 	s.mu.Unlock()
+	defer s.guards.Wait()
 	defer close(s.stopped)
 	s.srv.Close()
 	s.l.Close()
@@ -318,8 +332,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) cancelRunning() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, cancel := range s.running {
-		cancel(errShutdown)
+	for _, r := range s.running {
+		r.cancel(errShutdown)
 	}
 }
 
@@ -335,7 +349,7 @@ func (s *Server) full() bool {
 }
 
 // enter counts a running statement; it fails when the server stops.
-func (s *Server) enter(cancel func(error)) (leave func(), err error) {
+func (s *Server) enter(text string, cancel func(error)) (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
@@ -343,7 +357,7 @@ func (s *Server) enter(cancel func(error)) (leave func(), err error) {
 	}
 	s.nextRun++
 	id := s.nextRun
-	s.running[id] = cancel
+	s.running[id] = &run{cancel: cancel, began: time.Now(), heap: s.Metrics.HeapBytes.Load(), load: isLoad(text)}
 	s.Metrics.StatementsTotal.Add(1)
 	s.Metrics.StatementsRunning.Add(1)
 	return func() {

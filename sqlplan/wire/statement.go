@@ -45,7 +45,7 @@ var (
 func (h *handler) run(ctx context.Context, c *mysql.Conn, st *statement) (rest string, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	leave, err := h.s.enter(cancel)
+	leave, err := h.s.enter(st.text, cancel)
 	if err != nil {
 		return "", err
 	}
