@@ -6,6 +6,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/plan"
+	"github.com/dolthub/go-mysql-server/sql/types"
 
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/storage"
@@ -18,6 +19,7 @@ const (
 	DuplicatesFail    Duplicates = iota // error 1062
 	DuplicatesIgnore                    // the row is left out
 	DuplicatesReplace                   // the row that is there goes
+	DuplicatesUpdate                    // the row that is there changes, see Loader.Updates
 )
 
 // Loader adds the rows of one statement to a table by column: values go from text into the columns of a storage.Batch, with
@@ -25,6 +27,10 @@ const (
 // columns are its user's matter. A row is added by one value for each LoaderColumn and EndRow.
 // A Loader belongs to the goroutine of its statement. Once there are many rows, another one puts them into the transaction.
 type Loader struct {
+	// Updates are the columns that DuplicatesUpdate sets, by their places in the table.
+	Updates []LoaderUpdate
+	// Hold adds nothing before Finish, and hands out no AUTO_INCREMENT value: the statement may still be given up without a trace.
+	Hold bool
 	// OnDuplicate is told of each row that was left out, by the front end's error for it; nil: nobody asks.
 	OnDuplicate func(err error)
 
@@ -35,6 +41,7 @@ type Loader struct {
 	width   int
 	bytes   int64 // of text in b
 	row     storage.Row
+	changed storage.Row
 	counts  LoadCounts
 	closed  bool
 	beside  bool // the catalog's load may go on in another goroutine: the statement reads nothing
@@ -49,6 +56,7 @@ type Loader struct {
 	generated bool          // the row that is being added got the next one
 	given     any           // largest value that rows brought since the counter was raised
 	firstID   uint64        // first value that was generated, 0: none
+	insertID  any           // of the first row; nil: there is no column or no row
 }
 
 // LoadCounts are the rows that a Loader was given.
@@ -56,7 +64,12 @@ type LoadCounts struct {
 	Added    int64 // rows that the table took
 	Ignored  int64 // rows that were left out
 	Replaced int64 // rows that went for others
+	Updated  int64 // rows that changed for others
+	Same     int64 // rows that would have changed for others, but to what they are
 }
+
+// LoaderUpdate sets column To of a row that is there to the new row's value of column From.
+type LoaderUpdate struct{ To, From int }
 
 // LoaderColumn takes the values of one column.
 type LoaderColumn struct {
@@ -154,7 +167,7 @@ func (c *LoaderColumn) Text(b []byte) bool {
 
 // Null adds NULL. The caller has seen to it that the column takes it, or that it is AUTO_INCREMENT, whose next value is added.
 func (c *LoaderColumn) Null(ctx *sql.Context) error {
-	if c.auto {
+	if c.auto && !c.l.Hold {
 		return c.generate(ctx)
 	}
 	c.dst.Null()
@@ -168,7 +181,7 @@ func (c *LoaderColumn) Value(ctx *sql.Context, v any) error {
 	}
 	if c.auto && c.l.generates {
 		if cmp, err := c.codec.typ.Compare(ctx, v, c.codec.typ.Zero()); err == nil && cmp == 0 {
-			return c.generate(ctx)
+			return c.Null(ctx)
 		}
 	}
 	x, err := c.codec.toStorage(v)
@@ -189,28 +202,35 @@ func (c *LoaderColumn) add(x any) error {
 	return c.dst.Value(x)
 }
 
+// generate adds the next AUTO_INCREMENT value.
 func (c *LoaderColumn) generate(ctx *sql.Context) error {
+	x, err := c.next(ctx)
+	if err != nil {
+		return err
+	}
+	c.l.generated = true
+	return mysqlError(c.dst.Value(x))
+}
+
+// next gives the next AUTO_INCREMENT value.
+func (c *LoaderColumn) next(ctx *sql.Context) (any, error) {
 	t := c.l.ed.table
 	if c.l.given != nil {
 		// Rows before, which the table has not taken yet, bring numbers of their own.
 		if err := c.l.noteValue(ctx, c.l.given); err != nil {
-			return err
+			return nil, err
 		}
 		c.l.given = nil
 	}
 	n, err := t.GetNextAutoIncrementValue(ctx, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if c.l.firstID == 0 {
 		c.l.firstID = n
 	}
-	c.l.generated = true
 	x, err := c.codec.toStorage(n)
-	if err != nil {
-		return mysqlError(err)
-	}
-	return mysqlError(c.dst.Value(x))
+	return x, mysqlError(err)
 }
 
 // Filled tells whether the row that is being added has its value of the column.
@@ -224,7 +244,7 @@ func (c *LoaderColumn) Last() (any, error) {
 
 // EndRow adds the row whose columns have their values.
 func (l *Loader) EndRow(ctx *sql.Context) error {
-	if l.auto != nil {
+	if l.auto != nil && !l.Hold {
 		if l.generated {
 			l.generated = false
 		} else if v := l.auto.dst.Last(); l.given == nil || moreThan(v, l.given) {
@@ -277,23 +297,29 @@ func (l *Loader) flush(ctx *sql.Context) error {
 	if l.pipe == nil {
 		l.pending = append(l.pending, batch)
 		l.pendingRows += batch.Rows
-		if l.pendingRows < loaderBulkRows && l.pendingBytes < loaderBulkBytes {
+		if l.Hold || l.pendingRows < loaderBulkRows && l.pendingBytes < loaderBulkBytes {
 			return nil
 		}
-		if err := l.begin(ctx); err != nil {
-			return err
-		}
-		for _, b := range l.pending {
-			if err := l.pipe.add(b); err != nil {
-				return l.ed.changed(ctx, err)
-			}
-		}
-		l.pending = nil
-		return nil
+		return l.addPending(ctx)
 	}
 	if err := l.pipe.add(batch); err != nil {
 		return l.ed.changed(ctx, err)
 	}
+	return nil
+}
+
+// addPending gives the rows that wait to a load of the catalog's.
+func (l *Loader) addPending(ctx *sql.Context) error {
+	if err := l.begin(ctx); err != nil {
+		return err
+	}
+	for i, b := range l.pending {
+		if err := l.pipe.add(b); err != nil {
+			return l.ed.changed(ctx, err)
+		}
+		l.pending[i] = storage.Batch{}
+	}
+	l.pending = nil
 	return nil
 }
 
@@ -317,39 +343,73 @@ func (l *Loader) abort() {
 
 // insert adds the rows of a batch to the transaction one by one.
 func (l *Loader) insert(ctx *sql.Context, batch storage.Batch) error {
-	e := l.ed
-	t := e.table.t
 	for i := range batch.Rows {
 		if i&1023 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		l.row = batch.Row(i, l.row)
-		for {
-			err := e.tx.Insert(ctx, t, l.row)
-			if err == nil {
-				l.counts.Added++
-				if err := l.note(ctx, l.row); err != nil {
-					return err
-				}
-				break
+		if l.Hold && l.auto != nil && l.row[l.auto.field] == nil {
+			x, err := l.auto.next(ctx)
+			if err != nil {
+				return err
 			}
-			var dup *catalog.DuplicateKeyError
-			if l.mode == DuplicatesFail || !errors.As(err, &dup) {
-				return e.changed(ctx, err)
-			}
-			if l.mode == DuplicatesIgnore {
-				l.counts.Ignored++
-				if l.OnDuplicate != nil {
-					l.OnDuplicate(e.changed(ctx, err))
-				}
-				break
-			}
-			if err := e.tx.Delete(ctx, t, dup.Existing); err != nil {
-				return e.session.failed(err)
-			}
-			l.counts.Replaced++
+			l.row[l.auto.field] = x
+		}
+		if err := l.insertRow(ctx, l.row); err != nil {
+			return err
+		}
+		if l.auto != nil && l.insertID == nil {
+			l.insertID = l.row[l.auto.field]
 		}
 	}
+	return nil
+}
+
+// insertRow adds a row, or does with it what mode says if its key is taken.
+func (l *Loader) insertRow(ctx *sql.Context, row storage.Row) error {
+	e := l.ed
+	t := e.table.t
+	for {
+		err := e.tx.Insert(ctx, t, row)
+		if err == nil {
+			l.counts.Added++
+			return l.note(ctx, row)
+		}
+		var dup *catalog.DuplicateKeyError
+		if l.mode == DuplicatesFail || !errors.As(err, &dup) {
+			return e.changed(ctx, err)
+		}
+		switch l.mode {
+		case DuplicatesIgnore:
+			l.counts.Ignored++
+			if l.OnDuplicate != nil {
+				l.OnDuplicate(e.changed(ctx, err))
+			}
+			return nil
+		case DuplicatesUpdate:
+			return l.updateRow(ctx, dup.Existing, row)
+		}
+		if err := e.tx.Delete(ctx, t, dup.Existing); err != nil {
+			return e.session.failed(err)
+		}
+		l.counts.Replaced++
+	}
+}
+
+// updateRow changes the row that has the key of a new one.
+func (l *Loader) updateRow(ctx *sql.Context, old, row storage.Row) error {
+	l.changed = append(l.changed[:0], old...)
+	for _, u := range l.Updates {
+		l.changed[l.columns[u.To].field] = row[l.columns[u.From].field]
+	}
+	if sameRow(old, l.changed) {
+		l.counts.Same++
+		return nil
+	}
+	if err := l.ed.tx.Update(ctx, l.ed.table.t, old, l.changed); err != nil {
+		return l.ed.changed(ctx, err)
+	}
+	l.counts.Updated++
 	return nil
 }
 
@@ -409,6 +469,11 @@ func (l *Loader) finish(ctx *sql.Context) error {
 			return err
 		}
 	}
+	if l.pipe == nil && l.Hold && l.pendingRows >= loaderBulkRows && l.auto == nil && l.mode != DuplicatesUpdate {
+		if err := l.addPending(ctx); err != nil {
+			return err
+		}
+	}
 	if l.pipe == nil {
 		for i, b := range l.pending {
 			if err := l.insert(ctx, b); err != nil {
@@ -449,6 +514,25 @@ func (l *Loader) First(ctx *sql.Context, cause error) error {
 
 // FirstID is the first AUTO_INCREMENT value that was generated, 0 if none was.
 func (l *Loader) FirstID() uint64 { return l.firstID }
+
+// InsertID is the AUTO_INCREMENT value of the first row, 0 if that is none that a client could be told.
+func (l *Loader) InsertID(ctx *sql.Context) uint64 {
+	if l.firstID != 0 || l.insertID == nil {
+		return l.firstID
+	}
+	v, err := l.auto.codec.fromValue(l.insertID)
+	if err != nil {
+		return 0
+	}
+	n, _, err := types.Int64.Convert(ctx, v)
+	if err != nil {
+		return 0
+	}
+	return uint64(n.(int64))
+}
+
+// Generates tells whether a column gets the next AUTO_INCREMENT value for a text: zero does so, unless sql_mode forbids it.
+func (c *LoaderColumn) Generates(text string) bool { return c.auto && c.l.generates && text == "0" }
 
 // Abort takes back what was added, because of an error. After Finish without an error it does nothing.
 func (l *Loader) Abort(ctx *sql.Context, cause error) error {

@@ -37,8 +37,22 @@ func (b loadBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 	case *plan.LoadData:
 		return newLoadIter(ctx, n, b.metrics)
 	case *plan.InsertInto:
-		if it, err := newTypedLoad(ctx, n, b.metrics); err != nil || it != nil {
-			return it, err
+		if st, _ := ctx.Value(loadStateKey{}).(*loadState); st != nil && st.values != nil && !st.values.final {
+			it, err := newValuesInsert(ctx, n, st.values)
+			if it == nil && err == nil {
+				err = errNotPlain
+			}
+			if err != nil {
+				return nil, err
+			}
+			b.metrics.DirectTotal.Add(1)
+			return it, nil
+		}
+		if it, err := newTypedLoad(ctx, n, b.metrics); err != nil {
+			return nil, err
+		} else if it != nil {
+			b.metrics.DirectTotal.Add(1)
+			return it, nil
 		}
 		if loadsPlainTable(n) {
 			rows, err := b.all.Build(ctx, n.Source, row)
@@ -56,6 +70,8 @@ func (b loadBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 
 // loadState is what the statement and its iterator tell each other, through the context.
 type loadState struct {
+	values *valuesList // of an INSERT that the front end has without its rows; nil: it has them
+
 	listed  int   // columns and variables in the statement's list; 0: no list
 	records int64 // lines read
 	// counted: replaced is exact; else it is guessed from the affected rows.

@@ -5,9 +5,7 @@ import (
 	"io"
 
 	"github.com/dolthub/go-mysql-server/sql"
-	"github.com/dolthub/go-mysql-server/sql/expression"
 	"github.com/dolthub/go-mysql-server/sql/plan"
-	"github.com/dolthub/go-mysql-server/sql/transform"
 	"github.com/dolthub/go-mysql-server/sql/types"
 
 	"github.com/lakesql/lakesql/sqlplan"
@@ -16,14 +14,9 @@ import (
 // typedLoad reads a file of LOAD DATA straight into the columns of the table. It serves tables without triggers and foreign
 // keys, and statements without expressions in SET; the others go by rows (loadIter).
 type typedLoad struct {
+	tableRow
 	src    *loadIter
-	dst    *sqlplan.Loader
-	conv   valueConverter
 	fields []typedField // by the fields of a line
-	rest   []typedRest  // columns that no field sets
-	checks []*sql.CheckConstraint
-	used   []int   // columns that constraints, defaults and generated columns read
-	row    sql.Row // their values
 	begun  bool
 	done   bool
 	failed error
@@ -37,14 +30,6 @@ type typedField struct {
 	last     []byte                // value of the variable
 	null     bool                  // it is NULL
 	missing  sql.Expression        // default of a field that the line has not; nil: the type's zero, or NULL
-}
-
-// typedRest is a column that no field of a line sets.
-type typedRest struct {
-	at     int
-	column *sqlplan.LoaderColumn
-	expr   sql.Expression // nil: NULL
-	none   bool           // NOT NULL without a default
 }
 
 // newTypedLoad gives nil if the statement has to go by rows.
@@ -75,7 +60,7 @@ func newTypedLoad(ctx *sql.Context, ii *plan.InsertInto, m *Metrics) (*typedLoad
 	if err != nil || dst == nil {
 		return nil, err
 	}
-	it := &typedLoad{src: src, dst: dst, conv: newValueConverter(dest.Sch, ii.Ignore)}
+	it := &typedLoad{tableRow: tableRow{dst: dst, conv: newValueConverter(dest.Sch, ii.Ignore)}, src: src}
 	dst.OnDuplicate = func(err error) { it.conv.warn(ctx, err) }
 	if !it.plan(ctx, dest.Sch, ii.Checks()) {
 		return nil, dst.Abort(ctx, nil)
@@ -97,7 +82,6 @@ func loadOf(ii *plan.InsertInto) *plan.LoadData {
 func (it *typedLoad) plan(ctx *sql.Context, schema sql.Schema, checks sql.CheckConstraints) bool {
 	set := make([]bool, len(schema))
 	need := map[int]bool{}
-	var generated []typedRest
 	for _, c := range it.src.columns[:min(it.src.listed, len(it.src.columns))] {
 		f := typedField{variable: c.variable, at: c.destAt}
 		if c.dest != nil {
@@ -115,71 +99,7 @@ func (it *typedLoad) plan(ctx *sql.Context, schema sql.Schema, checks sql.CheckC
 		}
 		it.fields = append(it.fields, f)
 	}
-	for i, col := range schema {
-		if set[i] {
-			continue
-		}
-		r := typedRest{at: i, column: it.dst.Column(i)}
-		e := col.Default
-		if e == nil {
-			e = col.Generated
-		}
-		switch {
-		case e != nil:
-			var ok bool
-			if r.expr, ok = overTable(ctx, e, schema, need); !ok {
-				return false
-			}
-		case !col.Nullable && !col.AutoIncrement:
-			r.none = true
-		}
-		if col.Generated != nil {
-			generated = append(generated, r)
-		} else {
-			it.rest = append(it.rest, r)
-		}
-	}
-	it.rest = append(it.rest, generated...) // they read the others
-	for _, check := range checks {
-		if !check.Enforced {
-			continue
-		}
-		e, ok := overTable(ctx, check.Expr, schema, need)
-		if !ok {
-			return false
-		}
-		c := *check
-		c.Expr = e
-		it.checks = append(it.checks, &c)
-	}
-	for i := range schema {
-		if need[i] {
-			it.used = append(it.used, i)
-		}
-	}
-	it.row = make(sql.Row, len(schema))
-	return true
-}
-
-// overTable gives an expression over rows of the table, and notes the columns that it reads.
-func overTable(ctx *sql.Context, e sql.Expression, schema sql.Schema, need map[int]bool) (sql.Expression, bool) {
-	ok := true
-	out, _, err := transform.Expr(ctx, e, func(_ *sql.Context, e sql.Expression) (sql.Expression, transform.TreeIdentity, error) {
-		switch f := e.(type) {
-		case *expression.GetField:
-			i := schema.IndexOfColName(f.Name())
-			if i < 0 {
-				ok = false
-				return e, transform.SameTree, nil
-			}
-			need[i] = true
-			return f.WithIndex(i), transform.NewTree, nil
-		case *sql.UnresolvedColumnDefault:
-			ok = false
-		}
-		return e, transform.SameTree, nil
-	})
-	return out, ok && err == nil
+	return it.complete(ctx, set, need, checks)
 }
 
 // Next loads everything and answers the one row of a write.
@@ -294,62 +214,7 @@ func (it *typedLoad) line(ctx *sql.Context) (keep bool, err error) {
 			return false, err
 		}
 	}
-	for i := range it.rest {
-		r := &it.rest[i]
-		switch {
-		case r.none:
-			err = it.noDefault(ctx, r)
-		case r.expr == nil:
-			err = it.null(ctx, r.at, r.column)
-		default:
-			if err = it.read(); err != nil {
-				return false, err
-			}
-			var v any
-			if v, err = r.expr.Eval(ctx, it.row); err == nil {
-				err = it.value(ctx, r.at, r.column, v)
-			}
-		}
-		if err != nil {
-			return false, err
-		}
-	}
-	if len(it.checks) == 0 {
-		return true, nil
-	}
-	if err := it.read(); err != nil {
-		return false, err
-	}
-	for _, c := range it.checks {
-		v, err := sql.EvaluateCondition(ctx, c.Expr, it.row)
-		if err != nil {
-			return false, err
-		}
-		if sql.IsFalse(v) {
-			err := sql.ErrCheckConstraintViolated.New(c.Name)
-			if !it.conv.ignore {
-				return false, err
-			}
-			it.conv.warn(ctx, err)
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// read makes the row that expressions read, as far as its columns have their values.
-func (it *typedLoad) read() error {
-	for _, i := range it.used {
-		it.row[i] = nil
-		if c := it.dst.Column(i); c.Filled() {
-			v, err := c.Last()
-			if err != nil {
-				return err
-			}
-			it.row[i] = v
-		}
-	}
-	return nil
+	return it.end(ctx)
 }
 
 // missing adds the value of a field that the line has not.
@@ -369,40 +234,6 @@ func (it *typedLoad) missing(ctx *sql.Context, f *typedField) error {
 		return it.value(ctx, f.at, f.column, v)
 	}
 	return f.column.Null(ctx)
-}
-
-func (it *typedLoad) null(ctx *sql.Context, at int, c *sqlplan.LoaderColumn) error {
-	if col := it.conv.schema[at]; col.Nullable || col.AutoIncrement {
-		return c.Null(ctx)
-	}
-	v, err := it.conv.notNull(ctx, at)
-	if err != nil {
-		return err
-	}
-	return c.Value(ctx, v)
-}
-
-// noDefault adds the implicit default of a column that has none of its own.
-func (it *typedLoad) noDefault(ctx *sql.Context, r *typedRest) error {
-	col := it.conv.schema[r.at]
-	err := sql.ErrInsertIntoNonNullableDefaultNullColumn.New(col.Name)
-	if !it.conv.ignore {
-		return err
-	}
-	it.conv.warn(ctx, err)
-	return r.column.Value(ctx, col.Type.Zero())
-}
-
-// value adds a value by the front end's conversion.
-func (it *typedLoad) value(ctx *sql.Context, at int, c *sqlplan.LoaderColumn, v any) error {
-	if v == nil {
-		return it.null(ctx, at, c)
-	}
-	v, err := it.conv.convert(ctx, at, v)
-	if err != nil {
-		return err
-	}
-	return c.Value(ctx, v)
 }
 
 func (it *typedLoad) Close(ctx *sql.Context) error {

@@ -78,6 +78,7 @@ type Metrics struct {
 	LoadRowsTotal     atomic.Int64 // rows read by LOAD DATA
 	HeapBytes         atomic.Int64 // on the heap, when it was looked at last; 0 without a limit
 	MemoryEndedTotal  atomic.Int64 // statements that were ended for want of memory
+	DirectTotal       atomic.Int64 // LOAD DATA and INSERT … VALUES whose values went around the front end's rows
 }
 
 // Server answers MySQL clients.

@@ -31,7 +31,8 @@ type statement struct {
 	more    bool                // further statements follow
 	started bool                // part of the answer has been handed to send
 	touched bool                // something happened that cannot be taken back
-	load    loadState           // of LOAD DATA
+	load    loadState           // of LOAD DATA and INSERT
+	whole   bool                // the front end reads all rows of an INSERT
 }
 
 // Causes with which a running statement is cancelled.
@@ -71,6 +72,11 @@ func (h *handler) run(ctx context.Context, c *mysql.Conn, st *statement) (rest s
 		rest, again, err = h.attempt(ctx, c, st)
 		if err == nil {
 			return rest, nil
+		}
+		if v := st.load.values; v != nil && !v.final && ctx.Err() == nil {
+			// Whatever was wrong with the statement, the front end says so after it has seen all of it.
+			st.whole = true
+			continue
 		}
 		if !again || attempt >= h.s.o.Reruns || ctx.Err() != nil {
 			break
@@ -145,6 +151,13 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		}()
 		text := st.text
 		st.ast, st.more = nil, false
+		st.load.values = nil
+		if st.prepared == nil && !st.whole {
+			if v := valuesOf(sqlCtx, text); v != nil {
+				st.load.values = v
+				text = v.short()
+			}
+		}
 		if st.prepared != nil {
 			st.ast, _ = sqlCtx.GetPreparedQuery(preparedKey(text))
 		} else {
@@ -163,6 +176,9 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		err = h.execute(sqlCtx, c, st, text)
 		if err != nil {
 			if h.conflict(err) {
+				if v := st.load.values; v != nil {
+					v.final = true
+				}
 				again = own && !st.started && !st.touched && rerunnable(st.ast) && commitsOf(sqlCtx.Session) == commits
 				if !again {
 					// As with a deadlock in MySQL, the whole transaction is lost.
@@ -170,6 +186,9 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 				}
 			}
 			err = inContext(sqlCtx, st.ast, err)
+			if v := st.load.values; v != nil && !v.final {
+				return err
+			}
 			if !again { // SHOW WARNINGS names the error too
 				e := mysqlError(h.s.o.MapError, err)
 				sqlCtx.Session.Warn(&sql.Warning{Level: "Error", Code: e.Num, Message: e.Message})
@@ -250,6 +269,13 @@ func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text s
 	schema, iter, _, err := h.s.o.Query(ctx, text, st.ast, binds, flags)
 	if err != nil {
 		return interrupted(ctx, err)
+	}
+	if v := st.load.values; v != nil && !v.read {
+		// The front end has a plan without an insert of its own, and has not begun to run it.
+		if err := iter.Close(ctx); err != nil {
+			return err
+		}
+		return errNotPlain
 	}
 	if err := h.answer(ctx, c, st, schema, iter); err != nil {
 		return err
