@@ -65,7 +65,7 @@ func (b execBuilder) dropTables(ctx *sql.Context, n *plan.DropTable) (sql.RowIte
 		if !ok {
 			return nil, sql.ErrTableNotFound.New(node.String())
 		}
-		t, ok := r.UnderlyingTable().(*ownTable)
+		t, ok := sql.GetUnderlyingTable(r.Table).(*ownTable)
 		if !ok {
 			return nil, sql.ErrDropTableNotSupported.New(r.SqlDatabase.Name())
 		}

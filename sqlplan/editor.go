@@ -355,21 +355,43 @@ func (e *editor) changed(ctx *sql.Context, err error) error {
 	if !errors.As(err, &dup) {
 		return e.session.failed(err)
 	}
-	existing, derr := e.codec.decodeRow(dup.Existing)
-	if derr != nil {
-		return mysqlError(derr)
+	existing := make(sql.Row, e.codec.width)
+	cols := e.table.def.keyParts(dup.Index)
+	if dup.Existing != nil {
+		var err error
+		if existing, err = e.codec.decodeRow(dup.Existing); err != nil {
+			return mysqlError(err)
+		}
+	} else { // a load knows the row's key alone, and nothing asks it for more
+		for i, c := range cols {
+			v, err := e.codec.byName[e.table.def.pk.Schema[e.table.def.column(c.Column)].Name].fromValue(dup.Key[i])
+			if err != nil {
+				return mysqlError(err)
+			}
+			existing[e.table.def.column(c.Column)] = v
+		}
+	}
+	if ed := e.session.editOf(e.table.t); e.replacing || e.inserting && ed != nil && ed.open > ed.inserting {
+		// REPLACE and ON DUPLICATE KEY UPDATE: the front end goes on with the row that is there and shows the text to nobody.
+		return sql.NewUniqueKeyErr("Duplicate entry", dup.Index == "", existing)
 	}
 	return duplicateKey(ctx, e.table.table, dup.Index, existing)
 }
 
+// keyParts are the columns of the primary key (name "") or of an index.
+func (d *definition) keyParts(name string) []keyPart {
+	if name == "" {
+		return d.table.PrimaryKey
+	}
+	if i := d.table.indexNumber(name); i >= 0 {
+		return d.table.Indexes[i].Columns
+	}
+	return nil
+}
+
 // duplicateKey is the front end's error for a key that is taken, with MySQL's text.
 func duplicateKey(ctx *sql.Context, t *table, name string, existing sql.Row) error {
-	var cols []keyPart
-	if name == "" {
-		cols = t.def.table.PrimaryKey
-	} else if i := t.def.table.indexNumber(name); i >= 0 {
-		cols = t.def.table.Indexes[i].Columns
-	}
+	cols := t.def.keyParts(name)
 	values := make([]string, len(cols))
 	for i, c := range cols {
 		n := t.def.column(c.Column)
