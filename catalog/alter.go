@@ -70,7 +70,7 @@ func (p *tablePlan) rows(ctx context.Context) func(yield func(key, part string, 
 		}
 	}
 	return func(yield func(key, part string, row storage.Row) error) error {
-		tx, err := t.c.Begin(ctx)
+		tx, err := t.c.beginInternal(ctx)
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (t *Table) buildIndexes(ctx context.Context, d *tableDef) ([]secondaryHint,
 	if len(fresh) == 0 {
 		return nil, nil
 	}
-	tx, err := t.c.Begin(ctx)
+	tx, err := t.c.beginInternal(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -218,6 +218,11 @@ func (c *Catalog) putHints(t *Table, hints []secondaryHint) error {
 
 // TruncateTable removes all rows by one replacecommit and restarts AUTO_INCREMENT; rows is how many there were.
 func (c *Catalog) TruncateTable(ctx context.Context, t *Table) (rows int64, err error) {
+	release, err := lockDefinitions(ctx, []*Table{t})
+	if err != nil {
+		return 0, err
+	}
+	defer release()
 	c.ddl.Lock()
 	defer c.ddl.Unlock()
 	if err := c.finishChanges(ctx); err != nil {

@@ -76,14 +76,45 @@ func (d *decision) record(id index.TableID) *tableRecord {
 	return nil
 }
 
-// Change makes a change, or nothing of it.
+// Change makes a change, or nothing of it. It waits for the transactions that use its tables, see WithWait.
 func (c *Catalog) Change(ctx context.Context, ch Change) error {
-	c.ddl.Lock()
-	defer c.ddl.Unlock()
-	if err := c.finishChanges(ctx); err != nil {
-		return err
+	for {
+		tables := c.changed(&ch)
+		release, err := lockDefinitions(ctx, tables)
+		if err != nil {
+			return err
+		}
+		c.ddl.Lock()
+		same := len(c.changed(&ch)) == len(tables)
+		if same {
+			if err = c.finishChanges(ctx); err == nil {
+				err = c.change(ctx, &ch)
+			}
+		}
+		c.ddl.Unlock()
+		release()
+		if same {
+			return err
+		}
+		// The database that is dropped has got or lost a table meanwhile.
 	}
-	return c.change(ctx, &ch)
+}
+
+// changed gives the tables that a change is about.
+func (c *Catalog) changed(ch *Change) (out []*Table) {
+	for i := range ch.Tables {
+		out = append(out, ch.Tables[i].Table)
+	}
+	if ch.DropDatabase != "" {
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		if d := c.databases[strings.ToLower(ch.DropDatabase)]; d != nil {
+			for _, t := range d.tables {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
 }
 
 // finishChanges ends what earlier changes left undone, since their files could not be written; called with c.ddl held.

@@ -82,6 +82,7 @@ func TestDamagedFiles(t *testing.T) {
 			}
 			require.Error(t, failed, "the scan shows something")
 			require.NotErrorIs(t, failed, ErrNotFound)
+			tx.Rollback()
 			inTx(t, c, func(tx *Tx) { require.NoError(t, tx.Insert(ctx, good, storage.Row{int32(2), "c", int64(1)})) })
 			require.NoError(t, c.Flush(ctx, "test"))
 			require.NoError(t, c.DropTable(ctx, "d", "bad"))

@@ -22,6 +22,8 @@ type Table struct {
 
 	// ddl is held shared by commits on the table and exclusively while its definition changes.
 	ddl sync.RWMutex
+	// meta is held shared by transactions that use the table, exclusively while its definition changes; it is taken before c.ddl.
+	meta metaLock
 	// slices is the table-level slice lock: one flush, adoption or rewrite at a time.
 	slices sync.Mutex
 
@@ -410,7 +412,7 @@ func (t *Table) loadAuto(ctx context.Context) error {
 	d := t.def.Load()
 	next := max(t.auto.saved, 1)
 	if col := d.spec.AutoIncrement; col != "" {
-		tx, err := t.c.Begin(ctx)
+		tx, err := t.c.beginInternal(ctx)
 		if err != nil {
 			return err
 		}

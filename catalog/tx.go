@@ -30,6 +30,9 @@ type Tx struct {
 	order []*txTable
 	ops   int // number of writes so far: marks count them
 	done  bool
+
+	uses     []*Table // whose metadata locks it holds; guarded by mu
+	internal bool     // it belongs to a change of definitions and takes none
 }
 
 // Mark names a state of a transaction's writes.
@@ -83,6 +86,9 @@ func newTx(c *Catalog, s *snapshot, o TxOptions) *Tx {
 func (tx *Tx) table(ctx context.Context, t *Table) (*txTable, error) {
 	if t.broken != nil {
 		return nil, t.broken
+	}
+	if err := tx.use(ctx, t); err != nil {
+		return nil, err
 	}
 	if err := tx.look(ctx, t); err != nil {
 		return nil, err
@@ -525,6 +531,7 @@ func (tx *Tx) Rollback() {
 		}
 	}
 	tx.snap.close()
+	tx.unuse()
 	tx.tabs, tx.order = nil, nil
 }
 

@@ -178,9 +178,14 @@ func (c *change) decide(ctx *sql.Context, s *Session) error {
 			return o.Body == nil && !slices.ContainsFunc(s.engine.catalog.Objects(o.Kind, o.Database), func(x catalog.Object) bool { return strings.EqualFold(x.Name, o.Name) })
 		})
 	}
+	if c.committed { // what it read to check the change
+		if err := s.commitBeforeDDL(ctx); err != nil {
+			return err
+		}
+	}
 	for k, x := range perCatalog {
 		x.Retention = s.dropRetention(ctx, k)
-		if err := k.Change(ctx, *x); err != nil {
+		if err := k.Change(catalog.WithWait(ctx, s.seconds(ctx, tableWaitVariable)), *x); err != nil {
 			c.giveUp(ctx)
 			return c.translate(err)
 		}
