@@ -360,16 +360,27 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 			return err
 		}
 	}
+	last, _ := t.defs.last()
 	if own != nil {
 		if err := own(b); err != nil {
 			return err
 		}
 	}
+	prev := c.cold(t.id)
+	var adopted []otherInstant
+	if a != nil {
+		var err error
+		if adopted, err = t.adoptedInstants(context.Background(), prev, next); err != nil {
+			return err
+		}
+	}
+	t.keepReplaced(prev, next, adopted)
 	if err := t.trim(b, next); err != nil {
 		return err
 	}
 	c.viewMu.Lock()
 	c.commitMu.Lock()
+	var stamp index.Seq
 	seq, err := func() (index.Seq, error) {
 		var seq index.Seq
 		if a != nil && (len(a.put) > 0 || len(a.drop) > 0 || len(a.dead) > 0 || a.all) {
@@ -383,12 +394,22 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 				return 0, err
 			}
 		}
+		var err error
+		if stamp, err = t.noteEffects(b, prev, next, adopted, seq); err != nil {
+			return 0, err
+		}
 		if err := t.saveRecord(b, next); err != nil {
 			return 0, err
+		}
+		if stamp > 0 {
+			if err := t.defineAt(b, last.version, stamp); err != nil {
+				return 0, err
+			}
 		}
 		return seq, c.db.ApplyNoSyncWait(b, pebble.Sync)
 	}()
 	if err == nil {
+		t.noteHistory(prev, next, adopted)
 		if seq > 0 {
 			t.lastSeq.Store(uint64(seq))
 			t.filesSeq.Store(uint64(seq))
@@ -410,7 +431,8 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 		return err
 	}
 	// Also up to the cut of an instant of ours: a transaction that begins now must not be older than what the index forgot with it.
-	c.advance(max(seq, next.flushed))
+	c.advance(max(seq, stamp, next.flushed))
+	c.dropKept(context.Background(), t, next.trimmed, false)
 	return nil
 }
 

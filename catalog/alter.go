@@ -46,12 +46,7 @@ func (p *tablePlan) alter(ctx context.Context) error {
 		p.hints, err = t.buildIndexes(ctx, p.d)
 		return err
 	}
-	// Files and journal keep the past in its own columns. What cannot be read with the new ones is given up.
 	p.rewrite = true
-	p.breaks = old.spec.PerPartition != spec.PerPartition || old.merge != p.d.merge || old.spec.OrderingField != spec.OrderingField
-	for i, dec := range p.d.decoders {
-		p.breaks = p.breaks || dec == nil && p.d.schemas[i] != nil
-	}
 	return nil
 }
 
@@ -255,7 +250,7 @@ func (c *Catalog) TruncateTable(ctx context.Context, t *Table) (rows int64, err 
 		dec.Auto = map[index.TableID]uint64{t.id: 1}
 	}
 	dec.Records = []tableRecord{r}
-	done, err := t.rewrite(ctx, d, dec, false, func(func(key, part string, row storage.Row) error) error { return nil })
+	done, err := t.rewrite(ctx, d, dec, func(func(key, part string, row storage.Row) error) error { return nil })
 	if !done && err == nil {
 		err = c.decide(ctx, dec)
 	}
@@ -263,11 +258,10 @@ func (c *Catalog) TruncateTable(ctx context.Context, t *Table) (rows int64, err 
 }
 
 // rewrite replaces all rows of the table by one replacecommit under another definition, as a part of a decision; called with the ddl
-// and slice locks held. The past stays: it reads the file groups that the replacecommit hides; with breaks it cannot be read any more.
+// and slice locks held. The past stays: it reads the file groups that the replacecommit hides, under the definition of its time.
 // Not done, and no error: nothing stands in files, so that the decision is all there is to do.
-func (t *Table) rewrite(ctx context.Context, d *tableDef, dec *decision, breaks bool, rows func(yield func(key, part string, row storage.Row) error) error) (done bool, err error) {
+func (t *Table) rewrite(ctx context.Context, d *tableDef, dec *decision, rows func(yield func(key, part string, row storage.Row) error) error) (done bool, err error) {
 	c := t.c
-	r := dec.record(t.id)
 	release, err := t.hold(ctx)
 	if err != nil {
 		return false, err
@@ -280,29 +274,13 @@ func (t *Table) rewrite(ctx context.Context, d *tableDef, dec *decision, breaks 
 		return false, err
 	}
 	cold := c.cold(t.id)
-	giveUp := func(at index.Seq) {
-		for i := range r.Def.Schemas[:len(r.Def.Schemas)-1] {
-			r.Def.Schemas[i], d.schemas[i], d.decoders[i] = "", nil, nil
-		}
-		r.Def.Past, d.past = at, at
-	}
 	if len(cold.newest()) == 0 && len(cold.tl.Instants) == 0 {
-		// Nothing stands in files: there is nothing to replace.
-		switch {
-		case breaks && t.lastSeq.Load() > 0:
-			giveUp(c.clock.next())
-		case breaks: // no row was ever written under the older schemas
-			giveUp(r.Def.Past)
-		}
-		return false, nil
+		return false, nil // nothing stands in files: there is nothing to replace
 	}
 	if err := c.notAhead(t.newestInstant(), []*Table{t}); err != nil {
 		return false, err
 	}
 	at, cut := c.drawInstant(t)
-	if breaks {
-		giveUp(index.Seq(at.UnixMicro()))
-	}
 	here := *d
 	here.dir = t.def.Load().dir // the folder moves later
 	f := &flush{t: t, d: &here, cold: cold, at: at, instant: timeline.FormatTime(at.In(d.zone)), cut: cut}
@@ -365,7 +343,10 @@ func (t *Table) settleRewrite(ctx context.Context, f *flush, rows []rewritten) e
 		return err
 	}
 	next := f.cold.with(tl, f.cold.view.Apply(tl, f.meta.Change(f.instant)))
-	next.addOwn(ownInstant{time: f.instant, cut: f.cut})
+	done := ownInstant{time: f.instant, cut: f.cut, effect: ownEffect(f.instant, 0, f.cold.view, f.cold.counts, f.intent.Files)}
+	done.barrier = true
+	done.hide(f.meta.Replaced, f.cold.view, nil)
+	next.addOwn(done)
 	t.rows.Store(int64(len(rows)))
 	t.forget(f.cut)
 	undo := func() {}

@@ -47,6 +47,7 @@ type Options struct {
 	StageRows     int           // rows of one statement from which it writes its files before the commit. Default 16,384
 	JournalWindow time.Duration // commits this young stay in the journal after their flush. Default 24 h
 	JournalBytes  int64         // bytes of flushed commits of one table that the journal keeps at most. Default 1 GiB
+	KeptBytes     int64         // bytes of replaced slices that are kept for the journal's window at most. Default 10 GiB
 	CacheBytes    int64         // decoded logs and pebble blocks. Default 128 MiB
 	BallastBytes  int64         // of the disk, kept free for the moment when the rest is used up. Default none
 	DropRetention time.Duration // dropped tables can be brought back for this long; negative: they cannot. Default 24 h
@@ -61,6 +62,7 @@ type Metrics struct {
 	AdoptionsTotal atomic.Int64 // looks at a timeline that found instants of other engines
 	OvertakenTotal atomic.Int64 // flushes that were planned anew since another engine completed an instant meanwhile
 	LocksLostTotal atomic.Int64 // table locks that another engine removed while they were held
+	KeptBytes      atomic.Int64 // bytes of replaced slices that are kept for reads of the past, now
 	LateRowsTotal  atomic.Int64 // buffered rows that lost against a newer row of another engine
 	FullTotal      atomic.Int64 // writes that were refused for want of room
 	DiskFullTotal  atomic.Int64 // times that the disk was met full
@@ -116,6 +118,8 @@ type Catalog struct {
 	hotBytes atomic.Int64 // bytes of buffered rows
 	runBytes atomic.Int64 // bytes that the tables' runs hold
 	durable  atomic.Uint64
+	lastSnap atomic.Uint64 // largest sequence of a snapshot
+	kept     keptFiles
 	disk     diskState
 
 	keys    atomic.Uint64 // generated record keys of this run
@@ -161,6 +165,9 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 	}
 	if o.StageRows == 0 {
 		o.StageRows = 16 << 10
+	}
+	if o.KeptBytes == 0 {
+		o.KeptBytes = 10 << 30
 	}
 	if o.CacheBytes == 0 {
 		o.CacheBytes = 128 << 20
@@ -209,7 +216,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 			}
 		}
 	}()
-	c.reader = storage.NewReader(movedStore{c.store, &c.moved}, storage.ReaderOptions{CacheBytes: o.CacheBytes})
+	c.reader = storage.NewReader(pastStore{movedStore{c.store, &c.moved}, &c.kept}, storage.ReaderOptions{CacheBytes: o.CacheBytes})
 	if err = c.load(ctx, file, fresh); err != nil {
 		return nil, fmt.Errorf("open warehouse %s: %w", dir, err)
 	}
@@ -515,7 +522,7 @@ func (c *Catalog) brokenTable(r *tableRecord, cause error) (*Table, error) {
 	t.def.Store(d)
 	t.rows.Store(r.Rows)
 	t.lastSeq.Store(uint64(max(r.Flushed, r.Last)))
-	c.setCold(r.ID, &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}, flushed: r.Flushed, trimmed: r.Trimmed})
+	c.setCold(r.ID, &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}, flushed: r.Flushed, trimmed: r.Trimmed, since: r.Since})
 	c.clock.raise(max(r.Flushed, r.Created, r.Dropped, r.Last))
 	return t, nil
 }
@@ -608,28 +615,9 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 	if err := checkBases(d, view); err != nil {
 		return nil, fmt.Errorf("table %s: %w", d, err)
 	}
-	cold := &coldState{tl: tl, view: view, flushed: r.Flushed, trimmed: r.Trimmed}
-	own, err := c.db.NewIter(&pebble.IterOptions{LowerBound: idKey(prefixOwn, r.ID), UpperBound: idKey(prefixOwn, r.ID+1)})
-	if err != nil {
-		return nil, err
-	}
-	defer own.Close()
-	for own.First(); own.Valid(); own.Next() {
-		v, err := own.ValueAndErr()
-		if err != nil {
-			return nil, err
-		}
-		n, k := binary.Uvarint(v)
-		bytes, l := binary.Uvarint(v[max(k, 0):])
-		if decided, m := binary.Uvarint(v[max(k, 0)+max(l, 0):]); m > 0 {
-			cold.staged = append(cold.staged, stagedInstant{storage.InstantTime(own.Key()[5:]), index.Seq(decided)})
-			t.filesSeq.Store(max(t.filesSeq.Load(), decided))
-			continue
-		}
-		cold.own = append(cold.own, ownInstant{storage.InstantTime(own.Key()[5:]), index.Seq(n), int64(bytes)})
-	}
-	if err := own.Error(); err != nil {
-		return nil, err
+	cold := &coldState{tl: tl, view: view, flushed: r.Flushed, trimmed: r.Trimmed, since: r.Since}
+	if err := firstError(t.loadEffects(cold), t.loadDefinitions(), t.loadKept(ctx)); err != nil {
+		return nil, fmt.Errorf("table %s: %w", d, err)
 	}
 	c.setCold(r.ID, cold)
 	if at, err := timeline.ParseTime(tl.Newest(), d.zone); err == nil {

@@ -142,7 +142,6 @@ type tablePlan struct {
 	r       tableRecord
 	hints   []secondaryHint
 	rewrite bool
-	breaks  bool
 }
 
 func (c *Catalog) change(ctx context.Context, ch *Change) error {
@@ -218,7 +217,7 @@ func (c *Catalog) change(ctx context.Context, ch *Change) error {
 			rewritten.t.slices.Lock()
 			defer rewritten.t.slices.Unlock()
 		}
-		done, err := rewritten.t.rewrite(ctx, rewritten.d, dec, rewritten.breaks, rewritten.rows(ctx))
+		done, err := rewritten.t.rewrite(ctx, rewritten.d, dec, rewritten.rows(ctx))
 		if done || err != nil {
 			return err
 		}

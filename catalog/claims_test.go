@@ -701,7 +701,9 @@ func TestCleanedPast(t *testing.T) {
 	insertRows(t, c, tab, 0, 1)
 	for i := range int64(4) {
 		inTx(t, c, func(tx *Tx) {
-			require.NoError(t, tx.Update(ctx, tab, storage.Row{int32(0), "", int64(0)}, storage.Row{int32(0), "n", i}))
+			old, _, err := tx.Get(ctx, tab, storage.Row{int32(0)})
+			require.NoError(t, err)
+			require.NoError(t, tx.Update(ctx, tab, old, storage.Row{int32(0), "n", i}))
 		})
 		flushAll(t, c)
 		times = append(times, c.Clock().Now())
@@ -719,7 +721,22 @@ func TestCleanedPast(t *testing.T) {
 		}
 	}
 	require.NoError(t, tab.adopt(ctx))
-	s, err := c.AsOf(ctx, AsOf{Time: times[0]})
+	for i, time := range times { // the commits lead back from what is left
+		s, err := c.AsOf(ctx, AsOf{Time: time})
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("[0 n %d]", i), dump(t, s.Scan(ctx, tab, ScanOptions{})))
+		s.Close()
+	}
+	// The state of an instant by its name is what other engines see of it.
+	s, err := c.AsOf(ctx, AsOf{Instant: string(at[0].Time)})
+	require.NoError(t, err)
+	require.Equal(t, "[0 n 0]", dump(t, s.Scan(ctx, tab, ScanOptions{})))
+	s.Close()
+	// Without the journal nothing leads back.
+	inTx(t, c, func(tx *Tx) { require.NoError(t, tx.Insert(ctx, tab, storage.Row{int32(1), "m", int64(1)})) })
+	c.o.JournalBytes = 1
+	flushAll(t, c)
+	s, err = c.AsOf(ctx, AsOf{Time: times[0]})
 	require.NoError(t, err)
 	var early *TooEarlyError
 	require.ErrorAs(t, s.Check(ctx, tab), &early)

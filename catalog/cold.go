@@ -1,8 +1,13 @@
 package catalog
 
 import (
+	"encoding/binary"
+	"encoding/json"
 	"slices"
 	"sort"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/lakesql/lakesql/index"
 	"github.com/lakesql/lakesql/storage"
@@ -15,23 +20,47 @@ type coldState struct {
 	tl   *timeline.Timeline
 	view *timeline.View
 
-	own     []ownInstant    // instants of ours with the commits that they hold, oldest first
-	staged  []stagedInstant // instants of large statements, oldest first, as long as the journal's window reaches
-	flushed index.Seq       // rows at or below stand in the files
-	trimmed index.Seq       // the journal holds no rows at or below
+	own     []ownInstant // instants of ours with the commits that they hold, oldest first
+	others  []otherInstant
+	flushed index.Seq // rows at or below stand in the files
+	trimmed index.Seq // the journal holds no rows at or below
+	since   index.Seq // own and others tell of every instant that was completed after it, as long as the journal does
 }
 
+// ownInstant is an instant of ours.
 type ownInstant struct {
 	time  storage.InstantTime
-	cut   index.Seq
-	bytes int64 // of its rows in the journal
+	cut   index.Seq // it holds every commit at or below
+	bytes int64     // of its rows in the journal
+	effect
 }
 
-// stagedInstant is the instant of a large statement, whose files were begun before the statement was decided: nobody sees them as of a
-// sequence below seq, although the instant's time is below it.
-type stagedInstant struct {
-	time storage.InstantTime
-	seq  index.Seq
+// otherInstant is an instant that became visible by adoption, or one of ours that a large statement wrote.
+type otherInstant struct {
+	time  storage.InstantTime
+	known index.Seq // when it was adopted or decided
+	ours  bool
+	effect
+}
+
+// effect is what an instant did to the file groups, and when.
+type effect struct {
+	// seq is the sequence from which on readers see the instant. A flush is seen from its cut on, since it changes nothing for them;
+	// so is a compaction from the last instant on that it merges.
+	seq index.Seq
+	// barrier says that rows changed that the journal does not hold: what was before cannot be had from what is after.
+	barrier bool
+	merges  bool // a compaction
+	groups  []groupEffect
+}
+
+// groupEffect is what an instant did to one file group.
+type groupEffect struct {
+	Partition string              `json:"p,omitempty"`
+	ID        storage.FileID      `json:"g"`
+	Before    storage.InstantTime `json:"b,omitempty"` // begin of the slice before; "": there was none
+	Replaced  bool                `json:"r,omitempty"` // the slice before ended: the instant began one, or hid the group
+	Hidden    bool                `json:"h,omitempty"`
 }
 
 // counts tells whether an instant's files belong to the state.
@@ -40,27 +69,59 @@ func (s *coldState) counts(it storage.InstantTime) bool { return s.tl.Counts(it)
 // newest gives the file slices of the state.
 func (s *coldState) newest() []storage.FileSlice { return s.view.Slices("", nil) }
 
-// at gives the file slices as of an instant, and which instants count then. With seq above 0 large statements that were decided after it
-// do not.
-func (s *coldState) at(bound storage.InstantTime, seq index.Seq) ([]storage.FileSlice, func(storage.InstantTime) bool) {
-	later := map[storage.InstantTime]bool{}
-	for _, o := range slices.Backward(s.staged) {
-		if seq == 0 || o.seq <= seq {
-			break
-		}
-		later[o.time] = true
-	}
-	counts := func(it storage.InstantTime) bool { return it <= bound && s.counts(it) && !later[it] }
+// at gives the file slices as of an instant, and which instants count then.
+func (s *coldState) at(bound storage.InstantTime) ([]storage.FileSlice, func(storage.InstantTime) bool) {
+	counts := func(it storage.InstantTime) bool { return it <= bound && s.counts(it) }
 	return s.view.Slices(bound, counts), counts
 }
 
-// cutAt gives the last sequence that the instants of ours at or below bound hold.
-func (s *coldState) cutAt(bound storage.InstantTime) index.Seq {
-	n := sort.Search(len(s.own), func(i int) bool { return s.own[i].time > bound })
-	if n == 0 {
-		return 0
+// ownUpTo gives how many instants of ours readers at a sequence see.
+func (s *coldState) ownUpTo(seq index.Seq) int {
+	return sort.Search(len(s.own), func(i int) bool { return s.own[i].seq > seq })
+}
+
+// cutAt gives the last sequence that the instants of ours hold which readers at a sequence see.
+func (s *coldState) cutAt(seq index.Seq) index.Seq {
+	if n := s.ownUpTo(seq); n > 0 {
+		return s.own[n-1].cut
 	}
-	return s.own[n-1].cut
+	return 0
+}
+
+// effectOf gives what is known of an instant's effect.
+func (s *coldState) effectOf(it storage.InstantTime) (*effect, bool) {
+	if n := sort.Search(len(s.own), func(i int) bool { return s.own[i].time >= it }); n < len(s.own) && s.own[n].time == it {
+		return &s.own[n].effect, true
+	}
+	if n := sort.Search(len(s.others), func(i int) bool { return s.others[i].time >= it }); n < len(s.others) && s.others[n].time == it {
+		return &s.others[n].effect, true
+	}
+	return nil, false
+}
+
+// countsAt tells whether readers at a sequence see an instant.
+func (s *coldState) countsAt(seq index.Seq) func(storage.InstantTime) bool {
+	return func(it storage.InstantTime) bool {
+		if e, ok := s.effectOf(it); ok {
+			return e.seq <= seq
+		}
+		return s.counts(it)
+	}
+}
+
+// foreignAt gives the instants of other engines that readers at a sequence see and that came after the last instant of ours then.
+func (s *coldState) foreignAt(seq index.Seq) map[storage.InstantTime]bool {
+	var after index.Seq
+	if n := s.ownUpTo(seq); n > 0 {
+		after = s.own[n-1].seq
+	}
+	out := map[storage.InstantTime]bool{}
+	for _, o := range s.others {
+		if !o.ours && o.seq > after && o.seq <= seq {
+			out[o.time] = true
+		}
+	}
+	return out
 }
 
 // foreignSince gives the instants of other engines at or below bound that came after the last instant of ours there.
@@ -78,21 +139,32 @@ func (s *coldState) foreignSince(bound storage.InstantTime) map[storage.InstantT
 			out[in.Time] = true
 		}
 	}
-	for _, o := range s.staged {
-		delete(out, o.time)
+	for _, o := range s.others {
+		if o.ours {
+			delete(out, o.time)
+		}
 	}
 	return out
 }
 
 // with gives the state after a new look at the timeline.
 func (s *coldState) with(tl *timeline.Timeline, view *timeline.View) *coldState {
-	return &coldState{tl: tl, view: view, own: s.own, staged: s.staged, flushed: s.flushed, trimmed: s.trimmed}
+	return &coldState{tl: tl, view: view, own: s.own, others: s.others, flushed: s.flushed, trimmed: s.trimmed, since: s.since}
 }
 
-// addOwn notes an instant of ours.
+// addOwn notes an instant of ours. One without seq is seen from the moment on at which the state becomes known.
 func (s *coldState) addOwn(o ownInstant) {
 	s.own = append(s.own, o) // states follow one another: no earlier one looks behind its end
 	s.flushed = max(s.flushed, o.cut)
+}
+
+// addOthers notes adopted instants.
+func (s *coldState) addOthers(list []otherInstant) {
+	if len(list) == 0 {
+		return
+	}
+	s.others = slices.Concat(s.others, list)
+	slices.SortFunc(s.others, func(a, b otherInstant) int { return strings.Compare(string(a.time), string(b.time)) })
 }
 
 // trim gives up the journal's rows of instants that are older than keep, and of the oldest ones while there are more than limit bytes.
@@ -119,6 +191,23 @@ func (s *coldState) trim(keep index.Seq, limit int64) bool {
 	return s.trimmed > before
 }
 
+// dropOthers gives up adopted instants that readers of the journal's window all see.
+func (s *coldState) dropOthers(below index.Seq) (gone []otherInstant) {
+	if !slices.ContainsFunc(s.others, func(o otherInstant) bool { return o.known <= below }) {
+		return nil
+	}
+	var left []otherInstant
+	for _, o := range s.others {
+		if o.known <= below {
+			gone = append(gone, o)
+		} else {
+			left = append(left, o)
+		}
+	}
+	s.others = left
+	return gone
+}
+
 // knownInstants splits the completed instants into a low mark, below which nothing is pending, and the ones above it.
 func knownInstants(tl *timeline.Timeline) (low storage.InstantTime, above []storage.InstantTime) {
 	pending := storage.InstantTime("~")
@@ -134,4 +223,56 @@ func knownInstants(tl *timeline.Timeline) (low storage.InstantTime, above []stor
 		}
 	}
 	return low, above
+}
+
+// savedEffect is an effect as the hot tier keeps it (JSON).
+type savedEffect struct {
+	Seq     index.Seq     `json:"seq"`
+	Known   index.Seq     `json:"known,omitempty"`
+	Barrier bool          `json:"barrier,omitempty"`
+	Merges  bool          `json:"merges,omitempty"`
+	Ours    bool          `json:"ours,omitempty"`
+	Groups  []groupEffect `json:"groups,omitempty"`
+}
+
+// encode gives the value of an instant of ours: cut <uvarint> | bytes <uvarint> | effect (JSON; earlier releases had none).
+func (o *ownInstant) encode() ([]byte, error) {
+	v := appendUint(appendUint(nil, uint64(o.cut)), uint64(o.bytes))
+	e, err := json.Marshal(savedEffect{Seq: o.seq, Barrier: o.barrier, Merges: o.merges, Groups: o.groups})
+	return append(v, e...), err
+}
+
+func decodeOwn(it storage.InstantTime, v []byte) (ownInstant, error) {
+	d := decoder{b: v}
+	o := ownInstant{time: it, cut: index.Seq(d.uvarint()), bytes: int64(d.uvarint())}
+	if d.bad {
+		return o, errJournal
+	}
+	o.seq = o.cut
+	if len(d.b) == 0 {
+		return o, nil
+	}
+	var e savedEffect
+	err := json.Unmarshal(d.b, &e)
+	o.effect = effect{seq: e.Seq, barrier: e.Barrier, merges: e.Merges, groups: e.Groups}
+	return o, err
+}
+
+func putEffect(b *pebble.Batch, t index.TableID, o *otherInstant) error {
+	v, err := json.Marshal(savedEffect{Seq: o.seq, Known: o.known, Ours: o.ours, Barrier: o.barrier, Merges: o.merges, Groups: o.groups})
+	if err != nil {
+		return err
+	}
+	return b.Set(effectKey(t, o.time), v, nil)
+}
+
+func decodeOther(it storage.InstantTime, v []byte) (otherInstant, error) {
+	var e savedEffect
+	err := json.Unmarshal(v, &e)
+	return otherInstant{time: it, known: e.Known, ours: e.Ours, effect: effect{seq: e.Seq, barrier: e.Barrier, merges: e.Merges, groups: e.Groups}}, err
+}
+
+// effectKey is the key of an instant that was adopted.
+func effectKey(t index.TableID, it storage.InstantTime) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{prefixEffect}, uint32(t)), it...)
 }

@@ -80,7 +80,7 @@ func (c *Catalog) CreateTable(ctx context.Context, db, name string, spec TableSp
 	if err != nil {
 		return nil, err
 	}
-	return t, c.register(ctx, t, &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}})
+	return t, c.register(ctx, t, &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}, since: t.record.Created})
 }
 
 // makeTable makes a table's folder; called with ddl held.
@@ -223,9 +223,12 @@ func (c *Catalog) properties(r *tableRecord, spec *TableSpec) (timeline.Properti
 // saveRecord writes the table's record with the instants that a cold state knows; called with commitMu held.
 func (t *Table) saveRecord(b *pebble.Batch, cold *coldState) error {
 	r := &t.record
-	r.Rows, r.Flushed, r.Trimmed, r.Dropped = max(0, t.rows.Load()), cold.flushed, cold.trimmed, index.Seq(t.forgotten.Load())
+	r.Rows, r.Flushed, r.Trimmed, r.Since, r.Dropped = max(0, t.rows.Load()), cold.flushed, cold.trimmed, cold.since, index.Seq(t.forgotten.Load())
 	r.Last = index.Seq(t.lastSeq.Load())
 	r.Low, r.Known = knownInstants(cold.tl)
+	if err := t.noteDefinition(b); err != nil {
+		return err
+	}
 	v, err := json.Marshal(r)
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ func (c *Catalog) CreateDraft(ctx context.Context, db, name string, spec TableSp
 	}
 	t.draft = true
 	c.viewMu.Lock()
-	c.setCold(t.id, &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}})
+	c.setCold(t.id, &coldState{tl: &timeline.Timeline{}, view: &timeline.View{}, since: t.record.Created})
 	c.viewMu.Unlock()
 	c.mu.Lock()
 	c.byID[t.id] = t

@@ -24,7 +24,7 @@ const droppedFolder = ".dropped"
 // noteDatabase stands before the name of a dropped database and the time of its drop.
 const noteDatabase = "dropped/"
 
-// droppedTable is what the hot tier keeps of a table that can be brought back (JSON under 'd').
+// droppedTable is what the hot tier keeps of a table that can be brought back (JSON under 'u').
 type droppedTable struct {
 	Record   tableRecord         `json:"record"`
 	Folder   string              `json:"folder"` // as tableRecord.Dir
@@ -370,7 +370,7 @@ func (c *Catalog) deleteState(b *pebble.Batch, id index.TableID) error {
 	if err := c.index.DropTable(b, id); err != nil {
 		return err
 	}
-	for _, p := range []byte{prefixTable, prefixPacket, prefixAuto, prefixIntent, prefixOwn} {
+	for _, p := range []byte{prefixTable, prefixPacket, prefixAuto, prefixIntent, prefixOwn, prefixEffect, prefixDefined} {
 		if err := b.DeleteRange(idKey(p, id), idKey(p, id+1), nil); err != nil {
 			return err
 		}

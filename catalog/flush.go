@@ -336,14 +336,13 @@ const maxAhead = 30 * time.Second
 func (t *Table) trim(b *pebble.Batch, next *coldState) error {
 	c := t.c
 	before, keep := next.own, index.Seq(c.clock.Now().Add(-c.o.JournalWindow).UnixMicro())
-	for len(next.staged) > 0 && next.staged[0].seq < keep {
-		if err := b.Delete(ownKey(t.id, next.staged[0].time), nil); err != nil {
-			return err
-		}
-		next.staged = next.staged[1:]
-	}
 	if !next.trim(keep, c.o.JournalBytes) {
 		return nil
+	}
+	for _, o := range next.dropOthers(next.trimmed) {
+		if err := b.Delete(effectKey(t.id, o.time), nil); err != nil {
+			return err
+		}
 	}
 	for _, o := range before[:len(before)-len(next.own)] {
 		if err := b.Delete(ownKey(t.id, o.time), nil); err != nil {
@@ -837,7 +836,7 @@ func (f *flush) settle(ctx context.Context) error {
 		view = a.view
 	}
 	next := f.cold.with(tl, view)
-	next.addOwn(ownInstant{f.instant, f.cut, f.intent.Bytes})
+	next.addOwn(ownInstant{f.instant, f.cut, f.intent.Bytes, ownEffect(f.instant, f.cut, f.cold.view, f.cold.counts, f.intent.Files)})
 	// If the table has nothing younger in the hot tier, one range is dropped instead of very many entries.
 	idle := len(f.rows)+len(f.stale) >= dropAsRange && index.Seq(f.t.lastSeq.Load()) <= f.cut
 	size := 4096
@@ -919,12 +918,10 @@ func (f *flush) noteDead(b *pebble.Batch, r *flushRow) error {
 	return x.PutDead(b, t.id, r.from.part, r.oldKey, index.Dead{Group: r.group, Instant: r.from.slice.Base.Instant})
 }
 
-// closeIntent notes an instant of ours and removes its intent.
+// closeIntent removes the intent of an instant of ours that has become known.
 func (t *Table) closeIntent(b *pebble.Batch) error {
-	in := t.intent
 	t.intent = nil
-	v := appendUint(appendUint(nil, uint64(in.Cut)), uint64(in.Bytes))
-	return firstError(b.Set(ownKey(t.id, in.Instant), v, nil), b.Delete(idKey(prefixIntent, t.id), nil))
+	return b.Delete(idKey(prefixIntent, t.id), nil)
 }
 
 // forget notes that the index keeps no trace of a delete: transactions that are older than it must not write its key.

@@ -12,7 +12,7 @@ import (
 	"github.com/lakesql/lakesql/storage"
 )
 
-// Keyspaces of the hot tier that this package owns (package index owns 'r', 'l', 's', 'g'):
+// Keyspaces of the hot tier that this package owns (package index owns 'r', 'l', 's', 'g', 'd'):
 //
 //	'm' name                 → values of the warehouse: id, clock, next table id
 //	't' table                → tableRecord (JSON)
@@ -20,8 +20,10 @@ import (
 //	'p' table sequence ord   → packet row: one changed row of a commit
 //	'n' table                → next AUTO_INCREMENT value
 //	'i' table                → flush intent (JSON)
-//	'd' table                → dropped table that can be brought back (JSON)
-//	'o' table instant        → cut: the last sequence that the instant of ours holds, bytes of its rows in the journal
+//	'u' table                → dropped table that can be brought back (JSON)
+//	'o' table instant        → cut: the last sequence that the instant of ours holds, bytes of its rows in the journal, effect
+//	'e' table instant        → effect of an instant that was adopted (JSON)
+//	'v' table sequence       → definition that the table had from then on (JSON)
 const (
 	prefixMeta    = 'm'
 	prefixTable   = 't'
@@ -30,7 +32,9 @@ const (
 	prefixAuto    = 'n'
 	prefixIntent  = 'i'
 	prefixOwn     = 'o'
-	prefixDropped = 'd'
+	prefixDropped = 'u'
+	prefixEffect  = 'e'
+	prefixDefined = 'v'
 )
 
 func metaKey(name string) []byte { return append([]byte{prefixMeta}, name...) }

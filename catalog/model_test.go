@@ -42,7 +42,6 @@ type modelTable struct {
 	past    []pastState
 	keyless int // rows made so far, which names the rows of a table without a key
 	grown   int // columns added so far
-	tooOld  time.Time
 }
 
 type pastState struct {
@@ -611,13 +610,6 @@ func (w *world) compare() {
 			w.compareScan(m, p.rows, s.Scan(ctx, m.tab, ScanOptions{}), "as of "+p.at.String())
 			s.Close()
 		}
-		if !m.tooOld.IsZero() {
-			s, err := w.c.AsOf(ctx, AsOf{Time: m.tooOld})
-			require.NoError(t, err)
-			var early *TooEarlyError
-			require.ErrorAs(t, s.Check(ctx, m.tab), &early)
-			s.Close()
-		}
 	}
 }
 
@@ -733,7 +725,6 @@ func (w *world) truncate() {
 func (w *world) alter() {
 	ctx := context.Background()
 	m := w.tables[w.r.IntN(len(w.tables))]
-	written := m.tab.lastSeq.Load() > 0
 	spec := *m.tab.Spec()
 	s := *spec.Schema
 	spec.Schema = &s
@@ -762,9 +753,6 @@ func (w *world) alter() {
 			return out
 		}
 		defer func() {
-			for i := range m.past {
-				m.past[i].rows = widen(m.past[i].rows, nil)
-			}
 			m.rows = widen(m.rows, v)
 		}()
 	case n == 2: // a column goes
@@ -796,7 +784,7 @@ func (w *world) alter() {
 			}
 			return r
 		})
-	case n == 4: // a column gets another type: what was before cannot be read as the new one
+	case n == 4: // a column gets another type: what was before is read as it was
 		at := s.Index("raw")
 		if s.Fields[at].Type.Kind != storage.Bytes {
 			return
@@ -810,12 +798,6 @@ func (w *world) alter() {
 			return r, nil
 		}
 		defer func() {
-			if written { // else there is no past to lose
-				if len(m.past) > 0 {
-					m.tooOld = m.past[len(m.past)-1].at
-				}
-				m.past = nil
-			}
 			m.each(func(r storage.Row) storage.Row { r, _ = convert(r); return r })
 		}()
 	}
@@ -831,9 +813,6 @@ func (m *modelTable) each(f func(storage.Row) storage.Row) {
 			out[k] = f(r)
 		}
 		return out
-	}
-	for i := range m.past {
-		m.past[i].rows = all(m.past[i].rows)
 	}
 	m.rows = all(m.rows)
 }

@@ -107,7 +107,16 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 		return err
 	}
 	next := cold.with(tl, a.view)
-	next.addOwn(ownInstant{in.Instant, in.Cut, in.Bytes})
+	done := ownInstant{in.Instant, in.Cut, in.Bytes, ownEffect(in.Instant, in.Cut, cold.view, func(it storage.InstantTime) bool { return it != in.Instant && tl.Counts(it) }, in.Files)}
+	if in.Replace {
+		done.seq, done.barrier = 0, true
+		m, err := timeline.ReadCommit(ctx, c.store, d.dir, timeline.Instant{Time: in.Instant, Action: in.Action, State: timeline.Completed})
+		if err != nil {
+			return err
+		}
+		done.hide(m.Replaced, cold.view, func(it storage.InstantTime) bool { return it != in.Instant && tl.Counts(it) })
+	}
+	next.addOwn(done)
 	undo := func() {}
 	if in.Change != nil {
 		if err := t.redefineTo(in.Change.record(t.id)); err != nil {

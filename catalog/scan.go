@@ -182,6 +182,7 @@ func (s *snapshot) outdated(tt *tableView, o *overlay, drop map[string]index.Seq
 type pastRows struct {
 	runs []*hotRun
 	keys map[string]bool // record keys that the files show outdated; nil if there are no files
+	undo *undo           // of later commits that slices hold; nil if they hold none
 }
 
 // ownRows are a transaction's own newest writes by index key.
@@ -197,13 +198,26 @@ type scanState struct {
 	want   *storage.Schema
 	slices []storage.FileSlice
 	counts func(storage.InstantTime) bool
-	hot    *overlay  // a scan of the present
-	old    *pastRows // a scan of the past: the index, which knows the present, does not speak for it
+	past   []pastSlice // instead of slices and counts, if the time is known to the commit
+	hot    *overlay    // a scan of the present
+	old    *pastRows   // a scan of the past: the index, which knows the present, does not speak for it
 	own    ownRows
 	staged []*stagedRun
 	ro     bool
 	// foreign are the instants of other engines that a scan of the past sees and no earlier instant of ours merged.
 	foreign map[storage.InstantTime]bool
+}
+
+// files gives the slices with what counts in them.
+func (st *scanState) files() []pastSlice {
+	if st.slices == nil {
+		return st.past
+	}
+	out := make([]pastSlice, len(st.slices))
+	for i, fs := range st.slices {
+		out[i] = pastSlice{fs: fs, counts: st.counts}
+	}
+	return out
 }
 
 // run reads the files, leaving out what newer rows replace, then the newer rows.
@@ -230,14 +244,22 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 		case st.hot != nil && !st.hot.empty():
 			outdated = func(k string) bool { return st.hot.dropped(k, st.s.seq) && !late[k] }
 		}
-		for _, fs := range st.slices {
-			sc := d.scan(st.want, st.counts)
+		shown := map[string]bool{} // rows of st.old.undo.unsure
+		for _, ps := range st.files() {
+			fs := ps.fs
+			sc := d.scan(st.want, ps.counts)
 			sc.ReadOptimized = st.ro
 			if st.old != nil || st.hot != nil && !st.hot.empty() || len(own) > 0 {
 				part := fs.Partition
 				sc.Drop = func(key string) bool {
 					k := d.dropKey(part, key)
-					return outdated(k) || own[k]
+					if outdated(k) || own[k] {
+						return true
+					}
+					if st.old != nil && st.old.undo != nil {
+						return st.old.undo.drops(k, ps.at, shown)
+					}
+					return false
 				}
 			}
 			for b, err := range st.s.c.reader.ReadSlice(ctx, d.dir, fs, sc) {
@@ -274,7 +296,7 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 		ok := true
 		switch {
 		case st.old != nil:
-			ok = st.runRows(st.old.runs, &out, late)
+			ok = st.runRows(st.old.all(shown), &out, late)
 		case st.hot != nil:
 			ok = st.hotRows(&out, late)
 		}
@@ -473,7 +495,7 @@ func (st *scanState) latePast(ctx context.Context) (map[string]bool, error) {
 	}
 	d := st.tt.def
 	newest := map[string]packetRow{}
-	eachRow(st.old.runs, func(r *hotRow) bool {
+	eachRow(st.old.all(nil), func(r *hotRow) bool {
 		if p := r.decoded(); !p.del && !p.again {
 			newest[d.dropKey(p.part, p.key)] = p
 		}
@@ -483,8 +505,9 @@ func (st *scanState) latePast(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, fs := range st.slices {
-		for b, err := range st.s.c.reader.ReadSlice(ctx, d.dir, fs, d.scan(want, st.counts)) {
+	for _, ps := range st.files() {
+		fs := ps.fs
+		for b, err := range st.s.c.reader.ReadSlice(ctx, d.dir, fs, d.scan(want, ps.counts)) {
 			if err != nil {
 				return nil, err
 			}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lakesql/lakesql/index"
 	"github.com/lakesql/lakesql/storage"
-	"github.com/lakesql/lakesql/timeline"
 )
 
 // snapshot is one point of the warehouse: the hot tier at the durable mark, and the instants known at the same moment.
@@ -27,7 +26,10 @@ type snapshot struct {
 	once sync.Once
 }
 
-func (c *Catalog) newSnapshot() (*snapshot, error) {
+func (c *Catalog) newSnapshot() (*snapshot, error) { return c.snapshotOf(false) }
+
+// snapshotOf is newSnapshot; past says that it is not read as of its own time.
+func (c *Catalog) snapshotOf(past bool) (*snapshot, error) {
 	c.viewMu.RLock()
 	defer c.viewMu.RUnlock()
 	if c.closed {
@@ -35,6 +37,9 @@ func (c *Catalog) newSnapshot() (*snapshot, error) {
 	}
 	s := &snapshot{c: c, seq: index.Seq(c.durable.Load()), taken: time.Now()}
 	c.pins.add(s, s.seq)
+	if !past {
+		c.noteSnapshot(s.seq)
+	}
 	s.p = c.db.NewSnapshot()
 	s.colds = *c.colds.Load()
 	s.refs.Store(1)
@@ -126,6 +131,9 @@ func (d *tableDef) scan(want *storage.Schema, counts func(storage.InstantTime) b
 }
 
 func (d *tableDef) decodeRow(version int, b []byte) (storage.Row, error) {
+	if n := version - len(d.decoders); n >= 0 && n < len(d.laterSchemas) && d.laterSchemas[n] != nil {
+		return d.laterSchemas[n].Decode(b, nil)
+	}
 	if version >= len(d.decoders) || d.decoders[version] == nil {
 		return nil, fmt.Errorf("table %s: journal row of schema version %d cannot be read by version %d", d, version, len(d.decoders)-1)
 	}
@@ -394,121 +402,4 @@ func (tx *Tx) scanKeyed(ctx context.Context, tt *txTable, columns []string, f fu
 		}
 	}
 	return nil
-}
-
-// AsOf is a time to read at: a point in time, or an instant of the table's timeline as text (14 or 17 digits).
-type AsOf struct {
-	Time    time.Time
-	Instant string
-}
-
-// Snapshot is the past of the warehouse at one time.
-type Snapshot struct {
-	s  *snapshot
-	at AsOf
-	c  *Catalog
-}
-
-// AsOf resolves a time once for all tables of a statement; Close releases it.
-func (c *Catalog) AsOf(ctx context.Context, at AsOf) (*Snapshot, error) {
-	if at.Instant != "" {
-		if _, err := timeline.ParseTime(storage.InstantTime(at.Instant), time.UTC); err != nil {
-			return nil, fmt.Errorf("%w: %q is no instant: %w", ErrInvalid, at.Instant, err)
-		}
-	}
-	s, err := c.newSnapshot()
-	if err != nil {
-		return nil, err
-	}
-	return &Snapshot{s: s, at: at, c: c}, nil
-}
-
-// Close releases the snapshot; scans under way go on.
-func (s *Snapshot) Close() { s.s.close() }
-
-// resolve gives the instant bound and the sequence that the snapshot's time means for a table.
-func (s *Snapshot) resolve(d *tableDef) (storage.InstantTime, index.Seq, time.Time) {
-	if s.at.Instant != "" {
-		it := storage.InstantTime(s.at.Instant)
-		t, err := timeline.ParseTime(it, d.zone)
-		if err != nil {
-			t = time.UnixMilli(0)
-		}
-		if len(it) == 14 {
-			t = t.Truncate(time.Second)
-		}
-		return it, index.Seq(max(0, t.UnixMicro())), t
-	}
-	return timeline.FormatTime(s.at.Time.Truncate(time.Millisecond).In(d.zone)), index.Seq(max(0, s.at.Time.UnixMicro())), s.at.Time
-}
-
-// Check answers whether the table can be read at the snapshot's time: nil or *TooEarlyError.
-func (s *Snapshot) Check(ctx context.Context, t *Table) error {
-	_, _, _, err := s.table(ctx, t)
-	return err
-}
-
-func (s *Snapshot) table(ctx context.Context, t *Table) (*tableView, storage.InstantTime, index.Seq, error) {
-	cold := s.s.colds[t.id]
-	d := t.def.Load()
-	if cold == nil || t.dropped.Load() {
-		return nil, "", 0, fmt.Errorf("%w: table %s", ErrNotFound, d)
-	}
-	if t.broken != nil {
-		return nil, "", 0, t.broken
-	}
-	bound, seq, at := s.resolve(d)
-	earliest := seqTime(max(d.created, d.past))
-	// Another engine's cleaner may have been here, also in a table of ours.
-	first, err := timeline.EarliestRetained(ctx, s.c.store, d.dir, cold.tl)
-	if err != nil {
-		return nil, "", 0, err
-	}
-	if first == "" && d.spec.Attached {
-		first = cold.tl.Start()
-	}
-	if bound < first {
-		if t, err := timeline.ParseTime(first, d.zone); err == nil && t.After(earliest) {
-			earliest = t
-		}
-		return nil, "", 0, &TooEarlyError{Table: d.String(), At: at, Earliest: earliest}
-	}
-	if !d.spec.Attached && at.Before(earliest) {
-		return nil, "", 0, &TooEarlyError{Table: d.String(), At: at, Earliest: earliest}
-	}
-	return &tableView{s: s.s, t: t, def: d, cold: cold}, bound, min(seq, s.s.seq), nil
-}
-
-// Scan gives the rows of the table at the snapshot's time: the instants at or before it, and every commit up to it that they do
-// not hold, as long as the journal has them. As of an instant that the timeline has by its name, it is what other engines read as of it.
-func (s *Snapshot) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[storage.Batch, error] {
-	tt, bound, seq, err := s.table(ctx, t)
-	if err != nil {
-		return failed(err)
-	}
-	want, err := tt.def.wanted(o.Columns)
-	if err != nil {
-		return failed(err)
-	}
-	_, named := tt.cold.tl.Get(bound)
-	named = named && s.at.Instant != "" // the state that other engines show as of that instant, without what waited for a flush then
-	decided := seq
-	if named {
-		decided = 0
-	}
-	slices, counts := tt.cold.at(bound, decided)
-	st := &scanState{s: s.s, tt: tt, want: want, slices: slices, counts: counts, ro: o.ReadOptimized, foreign: tt.cold.foreignSince(bound)}
-	if from := max(tt.cold.cutAt(bound), tt.cold.trimmed); !o.ReadOptimized && !named && seq > from {
-		runs, _, err := s.s.hotRuns(tt, from, seq, 0)
-		if err != nil {
-			return failed(err)
-		}
-		if len(runs) > 0 {
-			st.old = &pastRows{runs: runs}
-			if len(slices) > 0 {
-				st.old.keys = runKeys(tt.def, runs)
-			}
-		}
-	}
-	return s.s.held(ctx, st.run(ctx))
 }

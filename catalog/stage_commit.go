@@ -606,7 +606,9 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 			rec.tables = append(rec.tables, commitTable{id: t.id})
 		}
 		next := st.cold.with(st.tl, st.view)
-		next.staged = append(slices.Clip(next.staged), stagedInstant{s.instant, seq})
+		large := otherInstant{time: s.instant, known: seq, ours: true, effect: ownEffect(s.instant, seq, st.cold.view, st.cold.counts, t.intent.Files)}
+		large.barrier = true
+		next.addOthers([]otherInstant{large})
 		if t.buf.rows == 0 {
 			// Nothing waits for a flush: all rows up to here stand in files.
 			next.flushed = seq
@@ -630,7 +632,7 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 		t.filesSeq.Store(uint64(seq))
 		err = firstError(
 			c.index.Decide(b, t.id, s.no, index.Stage{Seq: seq, Instant: s.instant}),
-			b.Set(ownKey(t.id, s.instant), appendUint(appendUint(appendUint(nil, uint64(next.flushed)), 0), uint64(seq)), nil),
+			putEffect(b, t.id, &large),
 			b.Set(idKey(prefixIntent, t.id), v, nil),
 			t.saveRecord(b, next))
 		if err != nil {
@@ -657,6 +659,8 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 		t.intent.Decided, t.intent.Cut = true, seq
 		t.unfinished = true
 		t.rows.Add(st.staged.count())
+		large, _ := nexts[i].effectOf(st.staged.instant)
+		t.hist.add(st.staged.instant, large)
 		c.setCold(t.id, nexts[i])
 	}
 	c.noteCommit(seq, at, counts, grown)

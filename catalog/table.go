@@ -55,6 +55,9 @@ type Table struct {
 
 	unfinished bool // guarded by c.commitMu: a large statement was decided and its instant is not complete
 
+	hist history    // what instants did to the file groups
+	defs definedLog // what the table was defined as
+
 	intent *intent        // guarded by slices: a flush that was begun and not settled, or a large statement
 	lock   *timeline.Lock // guarded by slices: the lock against other engines, while it is held
 	waits  time.Time      // guarded by slices: since when flushes wait for another engine
@@ -91,6 +94,10 @@ type tableDef struct {
 	payload  string // payload class that is none of the built-in ones
 	urlCode  bool
 	zone     *time.Location
+
+	laterSchemas []*storage.RowDecoder // of a past definition: for the schema versions after its own
+	until        index.Seq             // of a past definition: rows do not have all its columns from then on; 0: they still do
+
 	// lockFolder has the lock file that other engines take, too; "": the table names a lock provider that is not spoken here.
 	lockFolder string
 	readOnly   string // why it cannot be written, "" if it can
@@ -118,6 +125,7 @@ type tableRecord struct {
 	Known    []storage.InstantTime `json:"known,omitempty"` // and these above
 	Flushed  index.Seq             `json:"flushed"`         // rows at or below stand in the table's files
 	Trimmed  index.Seq             `json:"trimmed,omitempty"`
+	Since    index.Seq             `json:"since,omitempty"` // what every later instant did is known
 	Dropped  index.Seq             `json:"dropped,omitempty"`
 	Last     index.Seq             `json:"last,omitempty"`  // last commit or adoption when the record was written
 	Draft    bool                  `json:"draft,omitempty"` // it has rows, but the change that makes it known is not decided
