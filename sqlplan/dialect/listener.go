@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -19,8 +20,8 @@ const (
 	sslRequest     = 32      // that packet's length
 )
 
-// Listener passes connections through and escapes the statements that clients prepare (see
-// EscapePrepare). Everything else goes through as it came: other commands, the files of LOAD DATA
+// Listener passes connections through, escapes the statements that clients prepare (see
+// EscapePrepare) and reads COM_CHANGE_USER as COM_RESET_CONNECTION. Everything else goes through as it came: other commands, the files of LOAD DATA
 // LOCAL, packets of 16 MiB and more. Behind a TLS upgrade it sees nothing and changes nothing; a
 // server that offers TLS ends it in a listener below this one.
 func Listener(l net.Listener) net.Listener { return &listener{l} }
@@ -48,12 +49,15 @@ type conn struct {
 	left int    // bytes of the current packet that go through unseen
 	out  []byte // bytes that are to be read next, before those of in
 
-	packet []byte // a COM_STMT_PREPARE that is being read, with its header
+	packet []byte // a packet that is being read as a whole, with its header
 	filled int    // bytes of it that are there
 
-	greeted bool // the client's first packet went through
-	blind   bool // everything goes through
-	more    bool // the packet before was full: the next one belongs to the same payload
+	greeted  bool                   // the client's first packet went through
+	commands bool                   // the client has logged in
+	login    login                  // what it said then
+	database atomic.Pointer[string] // see ChangedDatabase
+	blind    bool                   // everything goes through
+	more     bool                   // the packet before was full: the next one belongs to the same payload
 	sequence,
 	length int // of the packet before
 }
@@ -114,15 +118,21 @@ func (c *conn) next() error {
 		}
 		if length == sslRequest && binary.LittleEndian.Uint32(b[packetHeader:])&clientSSL != 0 {
 			c.blind = true
+			break
 		}
+		c.whole(sequence, length)
+		return nil
+	case !c.commands && sequence > 1 && length < packetMax:
+		c.whole(sequence, length)
+		return nil
 	case command && length > 0:
+		c.commands = true
 		b, err := c.peek(packetHeader + 1)
 		if err != nil || c.blind {
 			return err
 		}
-		if b[packetHeader] == commandPrepare && length < packetMax {
-			c.packet, c.filled = make([]byte, packetHeader+length), 0
-			c.sequence, c.length, c.more = 0, length, false
+		if (b[packetHeader] == commandPrepare || b[packetHeader] == commandChangeUser) && length < packetMax {
+			c.whole(0, length)
 			return nil
 		}
 	}
@@ -132,7 +142,13 @@ func (c *conn) next() error {
 	return nil
 }
 
-// fill reads the rest of a COM_STMT_PREPARE and hands on what EscapePrepare makes of it. After an
+// whole has the next packet read as a whole.
+func (c *conn) whole(sequence, length int) {
+	c.packet, c.filled = make([]byte, packetHeader+length), 0
+	c.sequence, c.length, c.more = sequence, length, false
+}
+
+// fill reads the rest of a packet. It hands on what EscapePrepare makes of a COM_STMT_PREPARE. After an
 // error, such as a deadline, it goes on where it was. What does not fit into one packet stays as
 // it was: a second packet would move the answer's sequence number.
 func (c *conn) fill() error {
@@ -148,6 +164,25 @@ func (c *conn) fill() error {
 		}
 	}
 	c.out, c.packet = c.packet, nil
+	switch payload := c.out[packetHeader:]; {
+	case !c.greeted:
+		c.greeted = true
+		c.login.first(payload)
+		return nil
+	case !c.commands:
+		c.login.more(c.sequence, payload)
+		return nil
+	case payload[0] == commandChangeUser:
+		db, ok := c.login.same(payload)
+		if !ok {
+			c.out = nil
+			_, err := c.Write(errChangeUser())
+			return err
+		}
+		c.database.Store(&db)
+		c.out = []byte{1, 0, 0, 0, commandReset}
+		return nil
+	}
 	text, ok := EscapePrepare(string(c.out[packetHeader+1:]))
 	if !ok || len(text)+1 >= packetMax {
 		return nil

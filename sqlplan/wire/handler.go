@@ -111,6 +111,11 @@ func (h *handler) ComResetConnection(c *mysql.Conn) error {
 	if w, ok := c.Conn.(*conn); ok { // the new session has no prepared statements
 		w.forget(func(string) {})
 		w.texts, w.uses = nil, nil
+		if below, ok := w.Conn.(interface{ ChangedDatabase() (string, bool) }); ok && err == nil {
+			if db, changed := below.ChangedDatabase(); changed {
+				err = h.guard(c, "change user", func() error { return h.sm.SetDB(context.Background(), c, db) })
+			}
+		}
 	}
 	return err
 }
