@@ -113,10 +113,13 @@ func (c *Catalog) diskRoom(n int64) error {
 		}
 		c.disk.free.Store(free)
 	}
-	free := c.disk.free.Load()
-	if c.disk.full.Load() || free-n < diskReserve {
+	free, need := c.disk.free.Load(), diskReserve+n
+	if c.disk.full.Load() {
+		need += c.o.BallastBytes
+	}
+	if free < need {
 		c.metrics.FullTotal.Add(1)
-		return fmt.Errorf("%w: %s has %d MiB left, %d are needed; free some, writes go on then", ErrDiskFull, c.dir, free>>20, (diskReserve+n)>>20)
+		return fmt.Errorf("%w: %s has %d MiB left, %d are needed; writes go on when there is room", ErrDiskFull, c.dir, free>>20, need>>20)
 	}
 	return nil
 }

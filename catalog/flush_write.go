@@ -81,8 +81,8 @@ func (f *flush) writeBase(ctx context.Context, o *outFile) (err error) {
 	if o.slice != nil {
 		o.stat.PrevCommit = o.slice.Begin
 		if o.slice.Base != nil {
-			if bf, err := c.reader.Base(ctx, d.object(o.part, o.slice.Base.Name)); err == nil {
-				expected += bf.Rows()
+			if n, err := c.reader.BaseRows(ctx, d.object(o.part, o.slice.Base.Name)); err == nil {
+				expected += n
 			}
 		}
 	}

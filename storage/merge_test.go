@@ -442,12 +442,13 @@ func TestReaderCache(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// The number of open base files is bounded, and one that was lent stays readable.
+// The number of open base files is bounded, one that is in use stays readable when it leaves the cache, and each is closed in the end.
 func TestReaderOpenFiles(t *testing.T) {
 	ctx, s := context.Background(), memStore(t)
 	schema := mergeSchema(Int64)
 	r := NewReader(s, ReaderOptions{MaxOpen: 3})
-	var lent *BaseFile
+	var used *openBase
+	var files []*BaseFile
 	for i := range 10 {
 		name := BaseFileName(FileID(fmt.Sprintf("g%d-0", i)), "0-0-0", instant(i))
 		w, err := CreateBase(ctx, s, name, schema, BaseOptions{})
@@ -455,23 +456,32 @@ func TestReaderOpenFiles(t *testing.T) {
 		require.NoError(t, w.Append(put("k", "v", int64(1)).meta(instant(i)), put("k", "v", int64(1)).row()))
 		_, err = w.Commit(ctx)
 		require.NoError(t, err)
-		f, err := r.Base(ctx, name)
+		e, err := r.base(ctx, name)
 		require.NoError(t, err)
-		again, err := r.Base(ctx, name)
+		files = append(files, e.file)
+		n, err := r.BaseRows(ctx, name)
 		require.NoError(t, err)
-		require.Same(t, f, again)
+		require.EqualValues(t, 1, n)
 		if i == 0 {
-			lent = f
+			used = e
+		} else {
+			r.release(e)
 		}
-		require.LessOrEqual(t, len(r.bases), 3)
+		require.LessOrEqual(t, len(r.bases), 4)
 	}
 	require.Equal(t, int64(10), r.Metrics.BaseOpens.Load())
-	b, err := lent.ReadRows(ctx, schema, []int64{0})
+	r.Forget("")
+	b, err := used.file.ReadRows(ctx, schema, []int64{0})
 	require.NoError(t, err)
 	require.Equal(t, 1, b.Rows)
-	_, err = r.Base(ctx, "absent.parquet")
+	r.release(used)
+	_, err = r.BaseRows(ctx, "absent.parquet")
 	require.ErrorIs(t, err, ErrNotExist)
-	require.LessOrEqual(t, len(r.bases), 3)
+	require.NoError(t, r.Close())
+	require.Empty(t, r.bases)
+	for _, f := range files {
+		require.True(t, f.closed.Load())
+	}
 }
 
 func BenchmarkReadSlice(b *testing.B) {

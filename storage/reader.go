@@ -75,7 +75,6 @@ type openBase struct {
 	// guarded by Reader.mu
 	elem    *list.Element // nil once it is no longer in the cache
 	users   int
-	lent    bool // given to a caller of Base, who tells nobody when he is done
 	dropped bool
 }
 
@@ -150,23 +149,19 @@ func (r *Reader) dropBase(e *openBase) {
 }
 
 func (e *openBase) shut() {
-	// A file that was lent may still be read; the handle closes when it is collected.
-	if e.file != nil && !e.lent {
+	if e.file != nil {
 		e.file.Close()
 	}
 }
 
-// Base gives an opened base file. It stays usable after it leaves the cache.
-func (r *Reader) Base(ctx context.Context, name string) (*BaseFile, error) {
+// BaseRows gives the number of rows of a base file.
+func (r *Reader) BaseRows(ctx context.Context, name string) (int64, error) {
 	e, err := r.base(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("opening base file %s: %w", name, err)
+		return 0, fmt.Errorf("opening base file %s: %w", name, err)
 	}
-	r.mu.Lock()
-	e.lent = true
-	r.mu.Unlock()
-	r.release(e)
-	return e.file, nil
+	defer r.release(e)
+	return e.file.Rows(), nil
 }
 
 // logSet is the logs of one slice.
