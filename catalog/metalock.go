@@ -73,10 +73,16 @@ func (m *metaLock) leave() {
 
 type waitKey struct{}
 
-// WithWait says how long changes of definitions wait for the transactions that use their tables; ErrLockTimeout after that.
-// Without it they wait for LockTimeoutDefault.
-func WithWait(ctx context.Context, d time.Duration) context.Context {
-	return context.WithValue(ctx, waitKey{}, d)
+// changeWait is how changes of definitions wait.
+type changeWait struct {
+	limit time.Duration
+	note  func(waits bool)
+}
+
+// WithWait says how long changes of definitions wait for the transactions that use their tables; ErrLockTimeout after that. Note, if it
+// is not nil, is told when they begin and end to wait. Without it they wait for LockTimeoutDefault.
+func WithWait(ctx context.Context, limit time.Duration, note func(waits bool)) context.Context {
+	return context.WithValue(ctx, waitKey{}, changeWait{limit, note})
 }
 
 // lockDefinitions waits until no transaction uses the tables, and keeps new ones from using them until release is called.
@@ -84,9 +90,9 @@ func lockDefinitions(ctx context.Context, tables []*Table) (release func(), err 
 	tables = slices.Clone(tables)
 	slices.SortFunc(tables, func(a, b *Table) int { return int(a.id) - int(b.id) })
 	tables = slices.Compact(tables)
-	limit, ok := ctx.Value(waitKey{}).(time.Duration)
+	how, ok := ctx.Value(waitKey{}).(changeWait)
 	if !ok {
-		limit = LockTimeoutDefault
+		how.limit = LockTimeoutDefault
 	}
 	each := func(f func(*metaLock)) {
 		for _, t := range tables {
@@ -100,8 +106,14 @@ func lockDefinitions(ctx context.Context, tables []*Table) (release func(), err 
 		m.waiting--
 		m.changed()
 	})
-	timer := time.NewTimer(limit)
+	timer := time.NewTimer(how.limit)
 	defer timer.Stop()
+	waits := false
+	defer func() {
+		if waits && how.note != nil {
+			how.note(false)
+		}
+	}()
 	for {
 		var busy *Table
 		var free chan struct{}
@@ -126,6 +138,10 @@ func lockDefinitions(ctx context.Context, tables []*Table) (release func(), err 
 				})
 			}, nil
 		}
+		if !waits && how.note != nil {
+			how.note(true)
+		}
+		waits = true
 		select {
 		case <-free:
 		case <-ctx.Done():

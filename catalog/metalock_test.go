@@ -31,7 +31,7 @@ func TestChangeWaitsForTransactions(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, tx.Insert(ctx, tabs[0], storage.Row{int32(1), "a", int64(1)}))
 	spec, columns := ddlWiden(tabs[0], "w")
-	require.ErrorIs(t, c.AlterTable(WithWait(ctx, time.Millisecond), tabs[0], *spec, columns, nil), ErrLockTimeout)
+	require.ErrorIs(t, c.AlterTable(WithWait(ctx, time.Millisecond, nil), tabs[0], *spec, columns, nil), ErrLockTimeout)
 
 	done := make(chan error, 1)
 	go func() {

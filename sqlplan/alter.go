@@ -610,7 +610,7 @@ func (t *ownTable) Truncate(ctx *sql.Context) (int, error) {
 	if t.temporary {
 		sessionOf(ctx).closeTemporary(t.t)
 	}
-	n, err := t.catalog.TruncateTable(catalog.WithWait(ctx, sessionOf(ctx).seconds(ctx, tableWaitVariable)), t.t)
+	n, err := t.catalog.TruncateTable(sessionOf(ctx).changeWait(ctx), t.t)
 	return int(n), mysqlError(err)
 }
 

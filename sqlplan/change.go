@@ -1,6 +1,7 @@
 package sqlplan
 
 import (
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -185,7 +186,7 @@ func (c *change) decide(ctx *sql.Context, s *Session) error {
 	}
 	for k, x := range perCatalog {
 		x.Retention = s.dropRetention(ctx, k)
-		if err := k.Change(catalog.WithWait(ctx, s.seconds(ctx, tableWaitVariable)), *x); err != nil {
+		if err := k.Change(s.changeWait(ctx), *x); err != nil {
 			c.giveUp(ctx)
 			return c.translate(err)
 		}
@@ -198,6 +199,17 @@ func (c *change) decide(ctx *sql.Context, s *Session) error {
 	}
 	s.engine.forgetReferences()
 	return nil
+}
+
+// changeWait has changes of definitions wait for lock_wait_timeout seconds, and SHOW PROCESSLIST say so.
+func (s *Session) changeWait(ctx *sql.Context) context.Context {
+	return catalog.WithWait(ctx, s.seconds(ctx, tableWaitVariable), func(waits bool) {
+		if waits {
+			s.engine.waiting.Store(s.ID(), stateTableLock)
+		} else {
+			s.engine.waiting.Delete(s.ID())
+		}
+	})
 }
 
 // giveUp removes the tables that the statement was to make.

@@ -115,7 +115,7 @@ func (p *provider) DropDatabase(ctx *sql.Context, name string) error {
 	if err := s.commitBeforeDDL(ctx); err != nil {
 		return err
 	}
-	err := p.engine.catalog.Change(catalog.WithWait(ctx, s.seconds(ctx, tableWaitVariable)), catalog.Change{DropDatabase: name, Retention: s.dropRetention(ctx, p.engine.catalog)})
+	err := p.engine.catalog.Change(s.changeWait(ctx), catalog.Change{DropDatabase: name, Retention: s.dropRetention(ctx, p.engine.catalog)})
 	if errors.Is(err, catalog.ErrNotFound) {
 		return sql.ErrDatabaseNotFound.New(name)
 	}
