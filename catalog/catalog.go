@@ -127,6 +127,10 @@ type Catalog struct {
 
 	locks sharedLocks
 
+	watcher *watcher     // nil: folders are looked at in turn
+	stirred atomic.Bool  // a table is
+	looked  atomic.Int64 // when all of them were looked at last (ns)
+
 	wakeMu    sync.Mutex
 	listeners []func()
 
@@ -214,6 +218,19 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 			if fresh {
 				c.removeState()
 			}
+		}
+	}()
+	if !c.memory {
+		if c.watcher, err = newWatcher(func(t *Table) {
+			t.stirred.Store(true)
+			c.stirred.Store(true)
+		}); err != nil {
+			c.log.Warn("timeline folders are looked at in turn", "err", err)
+		}
+	}
+	defer func() {
+		if err != nil {
+			c.watcher.close()
 		}
 	}()
 	c.reader = storage.NewReader(pastStore{movedStore{c.store, &c.moved}, &c.kept}, storage.ReaderOptions{CacheBytes: o.CacheBytes})
@@ -501,6 +518,7 @@ func (c *Catalog) loadTables(ctx context.Context) error {
 			continue
 		}
 		c.byID[t.id] = t
+		c.watch(t)
 		d := c.databases[strings.ToLower(r.Database)]
 		if d == nil {
 			d = &database{Name: r.Database, tables: map[string]*Table{}}
@@ -769,6 +787,7 @@ func (c *Catalog) Close(ctx context.Context) error {
 		}
 	}
 	err := c.saveWarehouse(ctx, clean)
+	c.watcher.close()
 	c.reader.Close()
 	return firstError(flushed, err, c.db.Close())
 }
@@ -892,13 +911,36 @@ func (c *Catalog) Waiting() []Waiting {
 	return out
 }
 
-// Adopt looks for instants of other engines in all tables.
+// lookEvery is how often also the tables are looked at whose folders are watched: a file system of several machines tells nothing of
+// what others did.
+const lookEvery = 10 * time.Second
+
+// Adopt looks for instants of other engines in all tables where there may be some: those that were seen to change, those that cannot be
+// watched and, now and then, all.
 func (c *Catalog) Adopt(ctx context.Context) error {
+	c.stirred.Store(false)
+	now := time.Now().UnixNano()
+	all := now-c.looked.Load() > int64(lookEvery)
+	if all {
+		c.looked.Store(now)
+	}
 	var first error
 	for _, t := range c.tablesByID() {
-		first = firstError(first, t.refresh(ctx))
+		if stirred := t.stirred.Swap(false); stirred || all || !t.watched.Load() {
+			first = firstError(first, t.refresh(ctx))
+		}
 	}
 	return first
+}
+
+// Stirred tells whether the timeline folder of a table was seen to change since the last Adopt.
+func (c *Catalog) Stirred() bool { return c.stirred.Load() }
+
+// watch has the table's timeline folder watched.
+func (c *Catalog) watch(t *Table) {
+	if err := c.watcher.add(t, c.fs.PathJoin(c.path(t.def.Load().dir), ".hoodie")); err != nil {
+		c.log.Debug("the folder is looked at in turn", "err", err)
+	}
 }
 
 func (t *Table) isBuffered() bool {

@@ -143,6 +143,7 @@ func (c *Catalog) register(ctx context.Context, t *Table, cold *coldState) error
 	d := t.def.Load()
 	c.mu.Lock()
 	c.byID[t.id] = t
+	c.watch(t)
 	if c.databases[strings.ToLower(d.database)] == nil {
 		c.databases[strings.ToLower(d.database)] = &database{Name: d.database, tables: map[string]*Table{}}
 	}

@@ -288,6 +288,7 @@ func (c *Catalog) undrop(ctx context.Context, list []droppedTable, db *droppedDa
 		c.commitMu.Unlock()
 		c.mu.Lock()
 		c.byID[t.id] = t
+		c.watch(t)
 		c.databases[strings.ToLower(d.Record.Database)].tables[strings.ToLower(d.Record.Name)] = t
 		c.mu.Unlock()
 		out = append(out, t)

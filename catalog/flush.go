@@ -92,7 +92,8 @@ func (c *Catalog) flush(ctx context.Context, o flushOrder, tables []*Table) erro
 }
 
 func (c *Catalog) flushLinked(ctx context.Context, o flushOrder, tables []*Table) error {
-	began, tries := time.Now(), 0
+	first, tries := time.Now(), 0
+	began := first
 	for {
 		err := c.flushGroup(ctx, o, c.linked(tables))
 		var locked *timeline.LockedError
@@ -105,11 +106,11 @@ func (c *Catalog) flushLinked(ctx context.Context, o flushOrder, tables []*Table
 			if err := pause(ctx, lockPoll); err != nil {
 				return err
 			}
-		case errors.Is(err, ErrBusy) && !errors.As(err, &locked) && o.wait:
+		case errors.Is(err, ErrBusy) && !errors.As(err, &locked) && o.wait && time.Since(first) < c.o.SharedWait+time.Minute:
 			if err := pause(ctx, foreignPoll); err != nil {
 				return err
 			}
-			began = time.Now()
+			began = time.Now() // of the waits for the lock
 		default:
 			return err
 		}
@@ -731,7 +732,7 @@ func (t *Table) planned(ctx context.Context, cold *coldState) (map[string]storag
 // plan of a compaction, and a clustering would lose it.
 func waitsFor(g *outFile, pending map[string]storage.InstantTime) error {
 	if it, ok := pending[g.part+"\x00"+string(g.id)]; ok {
-		return fmt.Errorf("file group %s waits for the table service that was planned at %s: rows stay buffered until it is done", g.id, it)
+		return fmt.Errorf("%w: file group %s waits for the table service that was planned at %s: rows stay buffered until it is done", ErrBusy, g.id, it)
 	}
 	return nil
 }

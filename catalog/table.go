@@ -41,6 +41,8 @@ type Table struct {
 	rows       atomic.Int64  // estimate of the number of rows
 	overlay    atomic.Pointer[overlay]
 	runs       hotCache
+	watched    atomic.Bool  // its timeline folder is watched
+	stirred    atomic.Bool  // something happened there since it was last looked at
 	folderTime atomic.Int64 // modification time (ns) of the timeline folder when it was last read
 
 	auto struct {

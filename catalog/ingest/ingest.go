@@ -86,7 +86,7 @@ func (r *Runner) run(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			r.Run(ctx)
-			if now.Sub(polled) >= r.o.Poll {
+			if now.Sub(polled) >= r.o.Poll || r.c.Stirred() {
 				polled = now
 				if err := r.c.Adopt(ctx); err != nil && ctx.Err() == nil {
 					r.o.Logger.Error("look for instants of other engines", "err", err)
