@@ -261,6 +261,9 @@ func (c *Catalog) flushLocked(ctx context.Context, o flushOrder, tables []*Table
 	}
 	ctx = context.WithoutCancel(ctx) // the files are there: completing them is cheaper than undoing them
 	for _, f := range flushes {
+		if beforeComplete != nil {
+			beforeComplete(f)
+		}
 		if err := f.overtaken(ctx); err != nil {
 			return c.giveUp(ctx, flushes, fmt.Errorf("flush %s: %w", f.t, err))
 		}
@@ -282,6 +285,9 @@ func (c *Catalog) flushLocked(ctx context.Context, o flushOrder, tables []*Table
 	c.metrics.FlushesTotal.Add(int64(len(flushes)))
 	return nil
 }
+
+// beforeComplete is a test's look at a flush whose files are written.
+var beforeComplete func(*flush)
 
 // giveUp undoes instants of which none is completed, so that their rows can be planned anew.
 func (c *Catalog) giveUp(ctx context.Context, flushes []*flush, cause error) error {
