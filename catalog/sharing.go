@@ -21,8 +21,10 @@ var ErrBusy = errors.New("catalog: another engine is writing to the table")
 // errOvertaken: another engine completed an instant while a flush was writing; the flush is planned again.
 var errOvertaken = errors.New("catalog: another engine completed an instant meanwhile")
 
+// lockWait is how long the table's lock is waited for. Tests lower it.
+var lockWait = 10 * time.Second
+
 const (
-	lockWait     = 10 * time.Second // for the table's lock
 	lockPoll     = 10 * time.Millisecond
 	foreignPoll  = 200 * time.Millisecond
 	overtakenMax = 20 // tries of one flush
