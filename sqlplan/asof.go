@@ -41,10 +41,18 @@ func (t *table) asOfTime(ctx *sql.Context, at any) (sql.Table, error) {
 		}
 		s.stmt.snapshots[when] = snap
 	}
-	if err := snap.Check(ctx, t.t); err != nil {
+	spec, err := snap.Definition(ctx, t.t)
+	if err != nil {
 		return nil, mysqlError(err)
 	}
 	old := *t
+	if spec != t.def.spec { // the columns of then
+		def, err := newDefinition(ctx, t.t.Database(), t.def.name, t.def.version, spec)
+		if err != nil {
+			return nil, mysqlError(fmt.Errorf("table %s.%s as of then: %w", t.t.Database(), t.t.Name(), err))
+		}
+		old = *tableOf(ctx, t.db, t.catalog, t.t, def, t.temporary)
+	}
 	old.old = snap
 	return &old, nil
 }

@@ -62,6 +62,11 @@ func newTable(ctx *sql.Context, db *database, c *catalog.Catalog, t *catalog.Tab
 	if err != nil {
 		return nil, err
 	}
+	return tableOf(ctx, db, c, t, def, temporary), nil
+}
+
+// tableOf makes a table under a definition.
+func tableOf(ctx *sql.Context, db *database, c *catalog.Catalog, t *catalog.Table, def *definition, temporary bool) *table {
 	out := &table{db: db, catalog: c, t: t, def: def, temporary: temporary, schema: def.pk.Schema}
 	if temporary {
 		// The catalog of temporary tables has a database a session.
@@ -81,7 +86,7 @@ func newTable(ctx *sql.Context, db *database, c *catalog.Catalog, t *catalog.Tab
 	}
 	out.whole = out.schema
 	out.columns = out.fileColumns(out.schema)
-	return out, nil
+	return out
 }
 
 // fileColumns gives the names of columns in the table's files, "" for those that are not kept.
