@@ -160,7 +160,7 @@ func (t *Table) buildIndexes(ctx context.Context, d *tableDef) ([]secondaryHint,
 	for i, f := range d.spec.Schema.Fields {
 		at[i] = old.spec.Schema.Index(f.Name)
 	}
-	err = tx.scanKeyed(ctx, tt, cols, func(ikey string, was storage.Row) error {
+	err = tx.scanKeyed(ctx, tt, tt.tableView, cols, func(ikey string, was storage.Row) error {
 		row := make(storage.Row, len(at))
 		for i, from := range at {
 			if from >= 0 {

@@ -66,6 +66,13 @@ type Metrics struct {
 	LateRowsTotal  atomic.Int64 // buffered rows that lost against a newer row of another engine
 	FullTotal      atomic.Int64 // writes that were refused for want of room
 	DiskFullTotal  atomic.Int64 // times that the disk was met full
+
+	LockWaitsTotal       atomic.Int64 // locks that were not free at once
+	LockWaitNanos        atomic.Int64 // time spent waiting for them, in ns
+	LockTimeoutsTotal    atomic.Int64 // waits that were given up after the lock timeout
+	DeadlocksTotal       atomic.Int64 // transactions that were rolled back to end a circle of waits
+	LockEscalationsTotal atomic.Int64 // transactions' row locks that one lock of their whole table, or index, took the place of
+	LocksHeld            atomic.Int64 // locks held at present
 }
 
 // Folder names below the data folder.
@@ -111,6 +118,9 @@ type Catalog struct {
 	colds  atomic.Pointer[map[index.TableID]*coldState]
 	closed bool // guarded by viewMu
 	open   sync.WaitGroup
+
+	rowLocks   *lockManager
+	keyChanges changeFilter
 
 	// commitMu is the critical section of commits; it also guards the tables' bins.
 	commitMu sync.Mutex
@@ -194,6 +204,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 	c.memory = o.FS != vfs.Default
 	c.disk.raw = o.FS
 	c.fs = vfs.OnDiskFull(o.FS, c.onDiskFull)
+	c.rowLocks = newLockManager(&c.metrics)
 	c.disk.free.Store(math.MaxInt64)
 	c.colds.Store(&map[index.TableID]*coldState{})
 	root := c.fs.PathJoin(dir, warehouseFolder)

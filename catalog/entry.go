@@ -24,7 +24,8 @@ type txEntry struct {
 	mine   bool   // that row is a staged one
 	hot    bool   // it stood in the journal, at from
 	from   packetPlace
-	group  uint32 // number of the file group that it stood in, else
+	group  uint32    // number of the file group that it stood in, else
+	at     index.Seq // when the key was looked at with its lock in hand: everything before that speaks of the snapshot means the state then
 }
 
 // packetPlace is where a packet row stands in the journal of its table.
@@ -72,12 +73,13 @@ type write struct {
 	hot    bool
 	from   packetPlace
 	group  uint32
+	at     index.Seq
 	again  bool // the key had been deleted
 }
 
 // onto has a write replace what a transaction sees of its key.
 func (w write) onto(st *keyState) write {
-	w.had, w.oldKey, w.was, w.mine, w.hot, w.from, w.group = st.had, st.oldKey, st.was, st.mine, st.hot, st.from, st.loc.Group
+	w.had, w.oldKey, w.was, w.mine, w.hot, w.from, w.group, w.at = st.had, st.oldKey, st.was, st.mine, st.hot, st.from, st.loc.Group, st.at
 	return w
 }
 
@@ -95,13 +97,16 @@ func (tx *Tx) add(tt *txTable, w write) error {
 		}
 	}
 	tt.buf = buf
-	e := txEntry{op: int32(tx.ops), prev: -1, packet: tt.mem.keep(buf), had: w.had, mine: w.mine, hot: w.hot, from: w.from, group: w.group}
+	e := txEntry{
+		op: int32(tx.ops), prev: -1, packet: tt.mem.keep(buf), had: w.had, mine: w.mine, hot: w.hot, from: w.from, group: w.group, at: w.at,
+	}
 	if w.was != nil {
 		e.was = tt.mem.keep(w.was)
 	}
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	tx.ops++
+	tx.locks.weight.Store(int64(tx.ops))
 	key := textView(e.ikey())
 	if n, ok := tt.last[key]; ok {
 		e.prev = n
@@ -195,7 +200,9 @@ type keyState struct {
 	mine   bool   // that row is one that the transaction staged
 	hot    bool   // that row stands in the journal, at from
 	from   packetPlace
+	at     index.Seq // of the snapshot
 
+	view   *tableView     // where it was looked up
 	row    storage.Row    // see load
 	packet *packetRow     // the row as it stands in the transaction or in the hot tier
 	loc    index.Location // where it stands in the files, if it does
@@ -203,36 +210,44 @@ type keyState struct {
 	ikey   []byte         // of a staged row
 }
 
-// state looks a key up: the transaction's own writes, then the hot tier, then the index of the files. The row is read by load only.
+// state looks a key up for a write: the transaction's own writes, then the hot tier, then the index of the files. The row is read by load only.
 func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, error) {
+	return tx.stateAt(ctx, tt, tx.current(tt), ikey)
+}
+
+// stateAt is state with the view of what others wrote.
+func (tx *Tx) stateAt(ctx context.Context, tt *txTable, v *tableView, ikey []byte) (*keyState, error) {
 	if n, ok := tt.last[string(ikey)]; ok {
 		e := &tt.entries[n]
 		p := e.decoded()
-		return &keyState{exists: !p.del, key: p.key, part: p.part, entry: n, had: e.had, oldKey: e.oldKey(&p), was: e.was, mine: e.mine, hot: e.hot, from: e.from, loc: index.Location{Group: e.group}, packet: &p}, nil
+		return &keyState{
+			exists: !p.del, key: p.key, part: p.part, entry: n, had: e.had, oldKey: e.oldKey(&p), was: e.was, mine: e.mine, hot: e.hot, from: e.from,
+			at: e.at, loc: index.Location{Group: e.group}, packet: &p,
+		}, nil
 	}
 	if r, p, ok, err := tt.stagedRow(ikey); err != nil || ok {
 		if err != nil {
 			return nil, err
 		}
-		st := &keyState{exists: true, key: p.key, part: "", entry: -1, had: true, mine: true, oldKey: p.key, staged: r, ikey: slices.Clone(ikey)}
+		st := &keyState{exists: true, key: p.key, part: "", entry: -1, had: true, mine: true, oldKey: p.key, at: v.s.seq, staged: r, ikey: slices.Clone(ikey)}
 		return st, tx.loadStaged(ctx, tt, st, p)
 	}
-	if tt.fresh {
-		return &keyState{entry: -1}, nil
+	if v.fresh {
+		return &keyState{entry: -1, at: v.s.seq}, nil
 	}
-	if tt.seen != nil && string(tt.seenKey) == string(ikey) {
-		return tt.seen, nil // a row that is refused as a duplicate is often updated then
+	if v.seen != nil && string(v.seenKey) == string(ikey) {
+		return v.seen, nil // a row that is refused as a duplicate is often updated then
 	}
-	st, err := tx.snap.state(ctx, tt.tableView, ikey)
+	st, err := v.s.state(ctx, v, ikey)
 	if err == nil {
-		tt.seen, tt.seenKey = st, append(tt.seenKey[:0], ikey...)
+		v.seen, v.seenKey = st, append(v.seenKey[:0], ikey...)
 	}
 	return st, err
 }
 
 // state looks a key up at the snapshot, by the transaction that tt belongs to.
 func (s *snapshot) state(ctx context.Context, tt *tableView, ikey []byte) (*keyState, error) {
-	st := &keyState{entry: -1}
+	st := &keyState{entry: -1, at: s.seq, view: tt}
 	d := tt.def
 	if len(d.indexes) > 0 || d.merge == storage.EventTime {
 		row, key, part, ok, err := s.getFrom(ctx, tt, ikey, st)
@@ -292,7 +307,7 @@ func (tx *Tx) load(ctx context.Context, tt *txTable, st *keyState) (err error) {
 		st.row, err = st.staged.read(ctx, st.ikey)
 		return err
 	}
-	row, _, _, ok, err := tx.snap.coldRow(ctx, tt.tableView, st.loc)
+	row, _, _, ok, err := st.view.s.coldRow(ctx, st.view, st.loc)
 	if err == nil && !ok {
 		err = fmt.Errorf("table %s: the index names key %s, which the files do not have", tt.def, st.key)
 	}

@@ -33,6 +33,13 @@ const (
 
 func (m LockMode) String() string { return [...]string{"", "S", "X"}[m] }
 
+func (m LockMode) intent() lockMask {
+	if m == LockExclusive {
+		return lockIX
+	}
+	return lockIS
+}
+
 // LockWait says what a lock that is not free means.
 type LockWait uint8
 
@@ -105,22 +112,3 @@ func (tx *Tx) SetLockTimeout(d time.Duration) { tx.o.LockTimeout = d }
 
 // Isolation tells the transaction's isolation level.
 func (tx *Tx) Isolation() Isolation { return tx.o.Isolation }
-
-// StartStatement begins a statement: under ReadCommitted its plain reads see the newest durable commit.
-// Scans of earlier statements go on with what they see.
-func (tx *Tx) StartStatement() error { return nil }
-
-// LockTable locks a table for the transaction: exclusively, nobody else reads it with locks or writes it; shared, nobody else writes it.
-func (tx *Tx) LockTable(ctx context.Context, t *Table, m LockMode, w LockWait) error {
-	_, err := tx.table(ctx, t)
-	return err
-}
-
-// UnlockTables gives up the locks that LockTable took.
-func (tx *Tx) UnlockTables() {}
-
-// Locks lists the locks that transactions hold or wait for.
-func (c *Catalog) Locks() []LockInfo { return nil }
-
-// Transactions lists the transactions under way.
-func (c *Catalog) Transactions() []TxInfo { return nil }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sort"
 
 	"github.com/lakesql/lakesql/index"
@@ -50,7 +51,10 @@ func (tx *Tx) Lookup(ctx context.Context, t *Table, name string, ranges []KeyRan
 			return failed(err)
 		}
 		point := x == nil && len(r.Low) == len(cols) && !r.LowOpen && !r.HighOpen && len(b.High) == len(b.Low)+1 && bytes.HasPrefix(b.High, b.Low)
-		bounds = append(bounds, keyBounds{b, point})
+		bounds = append(bounds, keyBounds{b, point, len(r.Low) == len(cols) && !slices.Contains(r.Low, any(nil))})
+	}
+	if o.Lock != LockNone {
+		return tx.lockLookup(ctx, tt, x, want, bounds, o)
 	}
 	v := tt.tableView
 	keys, all, err := tx.keysWithin(tt, v, x, bounds)
@@ -67,6 +71,7 @@ func (tx *Tx) Lookup(ctx context.Context, t *Table, name string, ranges []KeyRan
 type keyBounds struct {
 	index.Bounds
 	point bool // Low is a whole key, the only one within
+	whole bool // Low has a value for each column
 }
 
 // keysWithin collects the index keys of rows whose values lie within the bounds; all: there are so many that a scan is cheaper.

@@ -229,10 +229,13 @@ type modelTx struct {
 	states []map[*modelTable]map[string]storage.Row
 	sets   []map[string]bool
 	events []string
+	beside *modelTx // another transaction that is under way: its locks are in the way
+	paired bool     // there is another one, here or there
+	locked bool     // reads take locks
 }
 
 func (w *world) begin() *modelTx {
-	tx, err := w.c.Begin(context.Background())
+	tx, err := w.c.BeginTx(context.Background(), TxOptions{LockTimeout: time.Nanosecond, Isolation: Isolation(w.r.IntN(3))})
 	require.NoError(w.t, err)
 	x := &modelTx{tx: tx, state: map[*modelTable]map[string]storage.Row{}, wrote: map[string]bool{}}
 	for _, m := range w.tables {
@@ -291,14 +294,26 @@ func pick(r *rand.Rand, rows map[string]storage.Row) (string, storage.Row, bool)
 
 // step makes one random write.
 func (w *world) step(x *modelTx) {
+	w.stepOn(x, w.tables[w.r.IntN(len(w.tables))])
+}
+
+func (w *world) stepOn(x *modelTx, m *modelTable) {
 	ctx := context.Background()
-	m := w.tables[w.r.IntN(len(w.tables))]
 	rows := x.state[m]
 	spec := m.tab.Spec()
 	event := spec.Ordering == storage.EventTime
-	if w.r.IntN(5) == 0 {
+	if w.r.IntN(5) == 0 && !x.paired { // large statements lock their rows at the commit, which may have to wait then
 		w.bulk(x, m)
 		return
+	}
+	mark := x.tx.Mark()
+	// blocked: the other transaction has locked what the write needs; it has done nothing then.
+	blocked := func(err error) bool {
+		if x.beside == nil || !errors.Is(err, ErrLockTimeout) {
+			return false
+		}
+		require.Equal(w.t, mark, x.tx.Mark())
+		return true
 	}
 	switch n := w.r.IntN(10); {
 	case n < 5: // insert
@@ -308,6 +323,9 @@ func (w *world) step(x *modelTx) {
 		taken := uniqueTaken(m, rows, row)
 		err := x.tx.Insert(ctx, m.tab, row)
 		x.event("insert %s %s -> %v", m.name, text(row), err)
+		if blocked(err) {
+			return
+		}
 		if exists || taken {
 			var dup *DuplicateKeyError
 			require.ErrorAs(w.t, err, &dup)
@@ -337,6 +355,9 @@ func (w *world) step(x *modelTx) {
 		taken := uniqueTaken(m, rows, row, key)
 		err := x.tx.Update(ctx, m.tab, old, row)
 		x.event("update %s %s to %s -> %v", m.name, text(old), text(row), err)
+		if blocked(err) {
+			return
+		}
 		var dup *DuplicateKeyError
 		var lateErr *LateError
 		switch {
@@ -373,6 +394,9 @@ func (w *world) step(x *modelTx) {
 		}
 		err := x.tx.Delete(ctx, m.tab, old)
 		x.event("delete %s %s -> %v", m.name, text(old), err)
+		if blocked(err) {
+			return
+		}
 		require.NoError(w.t, err)
 		delete(x.change(m), key)
 		x.note(m, key, nil)
@@ -479,7 +503,14 @@ func (w *world) run(x *modelTx, steps int) {
 			}
 		case 2:
 			m := w.tables[w.r.IntN(len(w.tables))]
-			w.compareScan(m, x.state[m], x.tx.Scan(context.Background(), m.tab, ScanOptions{}), "inside a transaction")
+			o := ScanOptions{}
+			if x.locked {
+				o.Lock = LockMode(1 + w.r.IntN(2))
+			}
+			logged := w.log
+			w.log = append(append(w.log, "of this transaction:"), x.events...)
+			w.compareScan(m, x.state[m], x.tx.Scan(context.Background(), m.tab, o), "inside a transaction")
+			w.log = logged
 		}
 	}
 }
@@ -495,12 +526,9 @@ func (w *world) commit(x *modelTx, others ...*modelTx) bool {
 			meet = meet || o.wrote[k]
 		}
 	}
-	if errors.Is(err, ErrConflict) {
-		require.NotEmpty(w.t, others, "conflict without another transaction: %v", err)
-		return false
-	}
 	require.NoError(w.t, err)
-	require.False(w.t, meet, "a conflict was not seen")
+	require.Empty(w.t, w.locksOf(x), "locks are left")
+	require.False(w.t, meet, "a lock was not seen")
 	for m, rows := range x.state {
 		touched := false
 		for k := range x.wrote {
@@ -528,6 +556,71 @@ func (w *world) commit(x *modelTx, others ...*modelTx) bool {
 		m.rows = rows
 	}
 	return true
+}
+
+func (w *world) locksOf(x *modelTx) (out []LockInfo) {
+	for _, l := range w.c.Locks() {
+		if l.Tx == x.tx.ID() {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// late has a transaction see another one's changes where it writes and reads with locks, and not where it reads its snapshot.
+func (w *world) late() {
+	ctx := context.Background()
+	x := w.begin()
+	old := map[*modelTable]map[string]storage.Row{}
+	for _, m := range w.tables {
+		old[m] = m.rows
+		w.compareScan(m, m.rows, x.tx.Scan(ctx, m.tab, ScanOptions{}), "before the other one")
+	}
+	y := w.begin()
+	w.run(y, 1+w.r.IntN(6))
+	w.commit(y)
+	if w.r.IntN(3) == 0 {
+		w.flush()
+	}
+	for _, m := range w.tables {
+		w.compareScan(m, old[m], x.tx.Scan(ctx, m.tab, ScanOptions{}), "in the snapshot")
+		x.state[m] = m.rows
+	}
+	x.locked = true
+	x.event("what follows is late")
+	for range 1 + w.r.IntN(6) {
+		w.stepLocked(x)
+	}
+	for _, m := range w.tables {
+		if len(m.tab.Spec().Key) == 0 {
+			continue // which of equal rows was changed is open
+		}
+		seen := maps.Clone(old[m])
+		for k := range x.wrote {
+			if key, ok := strings.CutPrefix(k, m.name+"/"); ok {
+				delete(seen, key)
+				if r, ok := x.state[m][key]; ok {
+					seen[key] = r
+				}
+			}
+		}
+		w.compareScan(m, seen, x.tx.Scan(ctx, m.tab, ScanOptions{}), "in the snapshot, with own changes")
+	}
+	require.NoError(w.t, x.tx.StartStatement())
+	for _, m := range w.tables {
+		if x.tx.Isolation() == ReadCommitted {
+			w.compareScan(m, x.state[m], x.tx.Scan(ctx, m.tab, ScanOptions{}), "in a new statement")
+		}
+		w.compareScan(m, x.state[m], x.tx.Scan(ctx, m.tab, ScanOptions{Lock: LockShared}), "with locks")
+	}
+	w.commit(x)
+}
+
+// stepLocked is step on rows that were read with locks.
+func (w *world) stepLocked(x *modelTx) {
+	m := w.tables[w.r.IntN(len(w.tables))]
+	w.compareScan(m, x.state[m], x.tx.Scan(context.Background(), m.tab, ScanOptions{Lock: LockExclusive}), "for update")
+	w.stepOn(x, m)
 }
 
 // remember notes the state of all tables at a time that no commit shares.
@@ -856,22 +949,23 @@ func runModel(t *testing.T, seed uint64, steps int) {
 			w.run(x, 1+w.r.IntN(6))
 			if w.r.IntN(6) == 0 {
 				x.tx.Rollback()
+				w.log = append(append(w.log, x.events...), "rolled back")
 			} else {
 				w.commit(x)
 			}
 		case 0, 1: // two at a time
 			a, b := w.begin(), w.begin()
+			a.paired, b.paired = true, true
 			w.run(a, 1+w.r.IntN(4))
+			b.beside = a
 			w.run(b, 1+w.r.IntN(4))
-			ok := w.commit(a)
+			w.commit(a)
 			if w.r.IntN(3) == 0 {
 				w.flush()
 			}
-			if ok {
-				w.commit(b, a)
-			} else {
-				w.commit(b)
-			}
+			w.commit(b, a)
+		case 6:
+			w.late()
 		case 2:
 			w.flush()
 		case 3:

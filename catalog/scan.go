@@ -231,6 +231,12 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 				p := e.decoded()
 				own[d.dropKey(p.part, e.oldKey(&p))] = true
 			}
+			if e.at > st.s.seq { // what the key has at the snapshot is not what was replaced
+				if err := st.dropAt(e.ikey(), own); err != nil {
+					yield(storage.Batch{}, err)
+					return
+				}
+			}
 		}
 		late, err := st.late(ctx)
 		if err != nil {
@@ -310,6 +316,20 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 		}
 		out.flush()
 	}
+}
+
+// dropAt adds the record key that an index key has in the files.
+func (st *scanState) dropAt(ikey []byte, own map[string]bool) error {
+	x := st.s.c.index
+	loc, ok, err := x.Locate(st.s.p, st.tt.t.id, ikey)
+	if err != nil || !ok {
+		return err
+	}
+	part, _, err := x.Group(st.tt.t.id, loc.Group)
+	if err == nil {
+		own[st.tt.def.dropKey(part, loc.Key)] = true
+	}
+	return err
 }
 
 // runRows gives the rows of runs that are left of the time of the scan.

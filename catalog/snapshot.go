@@ -302,6 +302,9 @@ func (tx *Tx) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[stora
 	if err != nil {
 		return failed(err)
 	}
+	if o.Lock != LockNone {
+		return tx.lockScan(ctx, tt, o)
+	}
 	return tx.scan(ctx, tt, tt.tableView, o)
 }
 
@@ -331,6 +334,7 @@ func (tx *Tx) settleMeta(ctx context.Context, t *Table) error {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
 	for _, tt := range tx.order {
+		tx.letGo(tt)
 		tt.close()
 	}
 	old := tx.snap
@@ -381,8 +385,8 @@ func (tx *Tx) own(tt *txTable, o ScanOptions) ownRows {
 }
 
 // scanKeyed scans with the index key of each row; columns begin with record key and partition path.
-func (tx *Tx) scanKeyed(ctx context.Context, tt *txTable, columns []string, f func(ikey string, row storage.Row) error) error {
-	for b, err := range tx.scan(ctx, tt, tt.tableView, ScanOptions{Columns: columns}) {
+func (tx *Tx) scanKeyed(ctx context.Context, tt *txTable, v *tableView, columns []string, f func(ikey string, row storage.Row) error) error {
+	for b, err := range tx.scan(ctx, tt, v, ScanOptions{Columns: columns}) {
 		if err != nil {
 			return err
 		}

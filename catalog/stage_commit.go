@@ -63,7 +63,7 @@ type sortedTable struct {
 func (c *Catalog) commitStaged(ctx context.Context, tx *Tx, changes []change, tables []*txTable) (err error) {
 	sc := &stagedCommit{c: c, tx: tx, changes: changes}
 	for _, tt := range tables {
-		if err := tx.LockTable(ctx, tt.t, LockExclusive, LockWaits); err != nil {
+		if err := tx.lockStaged(ctx, tt); err != nil {
 			return err
 		}
 		sc.tables = append(sc.tables, &stagedTable{txTable: tt})
@@ -101,6 +101,7 @@ func (c *Catalog) commitStaged(ctx context.Context, tx *Tx, changes []change, ta
 		return err
 	}
 	decided = true
+	c.rowLocks.end(&tx.locks)        // they name keys of the runs
 	ctx = context.WithoutCancel(ctx) // what is left is ours to finish
 	for _, st := range sc.tables {
 		for _, r := range st.staged.runs {
@@ -436,7 +437,7 @@ func (sc *stagedCommit) writeHints(st *stagedTable) error {
 	defer b.Close()
 	for i := range sc.changes {
 		if sc.changes[i].tt == st.txTable {
-			if err := c.putSecondary(b, st.txTable, sc.changes[i].e); err != nil {
+			if err := c.putSecondary(b, st.txTable, sc.changes[i].e, 0); err != nil {
 				return err
 			}
 		}

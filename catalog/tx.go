@@ -24,7 +24,8 @@ type Tx struct {
 
 	c     *Catalog
 	o     TxOptions
-	snap  *snapshot
+	locks txLocks
+	snap  *snapshot  // of plain reads
 	mu    sync.Mutex // guards tables and order against scans that start while a write runs
 	tabs  map[index.TableID]*txTable
 	order []*txTable
@@ -40,16 +41,19 @@ type Mark int
 
 // txTable is a transaction's view of one table with its writes.
 type txTable struct {
-	*tableView
+	*tableView            // for plain reads
+	cur        *tableView // for writes and reads with locks: at least as new; guarded by Tx.mu
 
 	entries []txEntry
 	last    map[string]int32    // index key → its newest entry
 	unique  map[string][]string // index number and values → index keys that got them in this transaction
+	intent  lockMask            // how the table is locked for the sake of its rows
 	mem     arena               // of the entries
 	buf     []byte              // for encoding
 	byValue map[string][]string // keyless tables: encoded row → record keys, made by the first search of a statement
 	valueAt int                 // writes of the transaction that byValue reflects
 	staged  *stage              // guarded by tx.mu: rows that large statements wrote into files
+	valueOf *tableView          // what byValue was made of
 }
 
 // tableView is a table at a snapshot, with what reads of it found out.
@@ -79,7 +83,10 @@ func (s *snapshot) view(t *Table, d *tableDef) *tableView {
 }
 
 func newTx(c *Catalog, s *snapshot, o TxOptions) *Tx {
-	return &Tx{c: c, o: o, snap: s, tabs: map[index.TableID]*txTable{}}
+	tx := &Tx{c: c, o: o, snap: s, tabs: map[index.TableID]*txTable{}}
+	tx.locks.tx = tx
+	c.rowLocks.begin(&tx.locks, o)
+	return tx
 }
 
 // table gives the transaction's view of a table.
@@ -108,7 +115,7 @@ func (tx *Tx) table(ctx context.Context, t *Table) (*txTable, error) {
 	if v == nil {
 		return nil, fmt.Errorf("%w: table %s", ErrNotFound, t)
 	}
-	tt := &txTable{tableView: v, last: map[string]int32{}}
+	tt := &txTable{tableView: v, cur: v, last: map[string]int32{}}
 	tx.tabs[t.id] = tt
 	tx.order = append(tx.order, tt)
 	return tt, nil
@@ -171,6 +178,12 @@ func (tx *Tx) RollbackTo(m Mark) error {
 
 // Get finds a row by the values of the key columns.
 func (tx *Tx) Get(ctx context.Context, t *Table, key storage.Row) (storage.Row, bool, error) {
+	return tx.GetLock(ctx, t, key, ScanOptions{})
+}
+
+// GetLock is Get with the lock that the options ask for, which holds for a key that is absent, too (but for ReadCommitted). A row
+// that LockSkip leaves out is answered as absent.
+func (tx *Tx) GetLock(ctx context.Context, t *Table, key storage.Row, o ScanOptions) (storage.Row, bool, error) {
 	tt, err := tx.table(ctx, t)
 	if err != nil {
 		return nil, false, err
@@ -184,9 +197,29 @@ func (tx *Tx) Get(ctx context.Context, t *Table, key storage.Row) (storage.Row, 
 			return nil, false, err
 		}
 	}
-	st, err := tx.state(ctx, tt, ikey)
-	if err != nil || !st.exists {
+	v := tt.tableView
+	var res lockResult
+	if o.Lock != LockNone {
+		if err := tx.lockTable(ctx, tt, o.Lock.intent()); err != nil {
+			return nil, false, err
+		}
+		if res, err = tx.lockKey(ctx, tt, spaceRecord, ikey, o.Lock.mask(), o.Wait); err != nil {
+			if o.Wait == LockSkip && errors.Is(err, ErrLocked) {
+				err = nil
+			}
+			return nil, false, err
+		}
+		v = tx.current(tt)
+	}
+	st, err := tx.stateAt(ctx, tt, v, ikey)
+	if err != nil {
 		return nil, false, err
+	}
+	if !st.exists {
+		if res.fresh && tx.o.Isolation == ReadCommitted {
+			tx.c.rowLocks.unlockPoint(&tx.locks, t, spaceRecord, ikey)
+		}
+		return nil, false, nil
 	}
 	if err := tx.load(ctx, tt, st); err != nil {
 		return nil, false, err
@@ -216,12 +249,15 @@ func (tx *Tx) Insert(ctx context.Context, t *Table, row storage.Row) error {
 			return err
 		}
 	}
-	st, err := tx.state(ctx, tt, ikey)
+	st, _, err := tx.lockState(ctx, tt, ikey)
 	if err != nil {
 		return err
 	}
 	if st.exists {
 		return tx.duplicate(ctx, tt, st, row)
+	}
+	if err := tx.lockValues(ctx, tt, st, row); err != nil {
+		return err
 	}
 	if err := tx.checkUnique(ctx, tt, ikey, nil, row); err != nil {
 		return err
@@ -276,19 +312,22 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 	if err != nil {
 		return err
 	}
-	st, err := tx.state(ctx, tt, ikey)
+	was, err := tx.lockOld(ctx, tt, oldKey, old)
 	if err != nil {
 		return err
 	}
+	st := was
 	if string(oldKey) != string(ikey) {
+		if st, _, err = tx.lockState(ctx, tt, ikey); err != nil {
+			return err
+		}
 		if st.exists {
 			return tx.duplicate(ctx, tt, st, row)
 		}
-		if err := tx.checkUnique(ctx, tt, ikey, oldKey, row); err != nil {
+		if err := tx.lockValues(ctx, tt, was, row); err != nil {
 			return err
 		}
-		was, err := tx.state(ctx, tt, oldKey)
-		if err != nil {
+		if err := tx.checkUnique(ctx, tt, ikey, oldKey, row); err != nil {
 			return err
 		}
 		if err := tt.image(was, old); err != nil {
@@ -306,6 +345,9 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 		if compareOrdering(row[d.ordering], st.row[d.ordering]) < 0 {
 			return &LateError{Table: d.String(), Field: d.spec.OrderingField, Stored: st.row[d.ordering], Given: row[d.ordering]}
 		}
+	}
+	if err := tx.lockValues(ctx, tt, st, row); err != nil {
+		return err
 	}
 	if err := tx.checkUnique(ctx, tt, ikey, ikey, row); err != nil {
 		return err
@@ -334,8 +376,11 @@ func (tx *Tx) Delete(ctx context.Context, t *Table, old storage.Row) error {
 	} else if ikey, err = tt.def.indexKey(old, tt.def.partitionPath(old)); err != nil {
 		return err
 	}
-	st, err := tx.state(ctx, tt, ikey)
+	st, err := tx.lockOld(ctx, tt, ikey, old)
 	if err != nil || !st.exists {
+		return err
+	}
+	if err := tx.lockValues(ctx, tt, st, nil); err != nil {
 		return err
 	}
 	if err := tt.image(st, old); err != nil {
@@ -355,7 +400,7 @@ func (tx *Tx) writable(ctx context.Context, t *Table, row storage.Row) (*txTable
 		return nil, fmt.Errorf("%w: %s: %s", ErrReadOnly, d, d.readOnly)
 	}
 	if row == nil {
-		return tt, nil
+		return tt, tx.lockTable(ctx, tt, lockIX)
 	}
 	if len(row) != len(d.spec.Schema.Fields) {
 		return nil, fmt.Errorf("%w: a row of %d values for the %d columns of %s", ErrInvalid, len(row), len(d.spec.Schema.Fields), d)
@@ -366,7 +411,10 @@ func (tx *Tx) writable(ctx context.Context, t *Table, row storage.Row) (*txTable
 	if err := d.checkPath(row); err != nil {
 		return nil, err
 	}
-	return tt, tx.c.room(0)
+	if err := tx.c.room(0); err != nil {
+		return nil, err
+	}
+	return tt, tx.lockTable(ctx, tt, lockIX)
 }
 
 func project(row storage.Row, cols []index.Column) storage.Row {
@@ -393,15 +441,26 @@ func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, r
 			if string(k) == string(ikey) || self != nil && string(k) == string(self) {
 				return nil
 			}
-			st, err := tx.state(ctx, tt, k)
-			if err != nil || !st.exists {
+			has := func() (*keyState, bool, error) {
+				st, err := tx.state(ctx, tt, k)
+				if err != nil || !st.exists {
+					return st, false, err
+				}
+				if err := tx.load(ctx, tt, st); err != nil {
+					return st, false, err
+				}
+				v, err := index.AppendKey(nil, x.cols, st.row)
+				return st, string(v) == string(values), err
+			}
+			st, ok, err := has()
+			if err != nil || !ok {
 				return err
 			}
-			if err := tx.load(ctx, tt, st); err != nil {
+			// What the caller makes of the row, an update for one, is about its newest state.
+			if _, err := tx.lockKey(ctx, tt, spaceRecord, k, lockX, LockWaits); err != nil {
 				return err
 			}
-			has, err := index.AppendKey(nil, x.cols, st.row)
-			if err != nil || string(has) != string(values) {
+			if st, ok, err = has(); err != nil || !ok {
 				return err
 			}
 			return &DuplicateKeyError{Table: tt.def.String(), Index: x.spec.Name, Key: project(row, x.cols), Existing: slices.Clone(st.row)}
@@ -422,9 +481,9 @@ func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, r
 				}
 			}
 		}
-		if !tt.fresh {
+		if v := tx.current(tt); !v.fresh {
 			var keys [][]byte
-			err = tx.c.index.Secondary(tx.snap.p, tt.t.id, x.no, index.Bounds{Low: values, High: append(values[:len(values):len(values)], 0xff)}, func(k []byte) bool {
+			err = tx.c.index.Secondary(v.s.p, tt.t.id, x.no, index.Bounds{Low: values, High: append(values[:len(values):len(values)], 0xff)}, func(k []byte) bool {
 				keys = append(keys, append([]byte(nil), k...))
 				return true
 			})
@@ -447,42 +506,86 @@ func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, r
 
 func uniqueID(no uint32, values []byte) string { return fmt.Sprintf("%d/%s", no, values) }
 
-// findByValue finds a row of a table without a key; nil if there is none.
+// findByValue finds a row of a table without a key and locks it; nil if there is none.
 func (tx *Tx) findByValue(ctx context.Context, tt *txTable, old storage.Row) ([]byte, error) {
-	if tt.byValue == nil || tt.valueAt > tx.ops {
-		tt.byValue = map[string][]string{}
-		cols := []string{storage.ColRecordKey, storage.ColPartitionPath}
-		for _, f := range tt.def.spec.Schema.Fields {
-			cols = append(cols, f.Name)
-		}
-		err := tx.scanKeyed(ctx, tt, cols, func(ikey string, row storage.Row) error {
-			b, err := storage.EncodeRow(tt.def.spec.Schema, row, nil)
-			if err != nil {
-				return err
-			}
-			tt.byValue[string(b)] = append(tt.byValue[string(b)], ikey)
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	tt.valueAt = tx.ops
 	b, err := storage.EncodeRow(tt.def.spec.Schema, old, nil)
 	if err != nil {
 		return nil, err
 	}
-	keys := tt.byValue[string(b)]
-	for len(keys) > 0 {
-		k := keys[len(keys)-1]
-		keys = keys[:len(keys)-1]
-		tt.byValue[string(b)] = keys
-		if n, ok := tt.last[k]; ok && tt.entries[n].del() {
-			continue
+	for {
+		v := tx.current(tt)
+		if tt.byValue == nil || tt.valueAt > tx.ops || tt.valueOf != v {
+			if err := tx.indexValues(ctx, tt, v); err != nil {
+				return nil, err
+			}
 		}
-		return []byte(k), nil
+		tt.valueAt = tx.ops
+		k, err := tx.takeValue(ctx, tt, string(b), LockNoWait) // one that nobody else has locked is as good as any
+		if errors.Is(err, ErrLocked) {
+			k, err = tx.takeValue(ctx, tt, string(b), LockWaits)
+		}
+		if err != nil || k != nil || tx.current(tt) == v {
+			return k, err
+		}
 	}
-	return nil, nil
+}
+
+// indexValues finds the record keys of all rows by their values.
+func (tx *Tx) indexValues(ctx context.Context, tt *txTable, v *tableView) error {
+	tt.byValue, tt.valueOf = map[string][]string{}, v
+	cols := []string{storage.ColRecordKey, storage.ColPartitionPath}
+	for _, f := range tt.def.spec.Schema.Fields {
+		cols = append(cols, f.Name)
+	}
+	return tx.scanKeyed(ctx, tt, v, cols, func(ikey string, row storage.Row) error {
+		b, err := storage.EncodeRow(tt.def.spec.Schema, row, nil)
+		if err != nil {
+			return err
+		}
+		tt.byValue[string(b)] = append(tt.byValue[string(b)], ikey)
+		return nil
+	})
+}
+
+// takeValue takes one of the keys that have a value, and locks it.
+func (tx *Tx) takeValue(ctx context.Context, tt *txTable, value string, w LockWait) ([]byte, error) {
+	var locked error
+	for i := len(tt.byValue[value]) - 1; i >= 0; i-- {
+		k := tt.byValue[value][i]
+		n, own := tt.last[k]
+		gone := own && tt.entries[n].del()
+		if !gone {
+			_, err := tx.lockKey(ctx, tt, spaceRecord, []byte(k), lockX, w)
+			if w == LockNoWait && errors.Is(err, ErrLocked) {
+				locked = err
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			if !own && tx.current(tt) != tt.valueOf {
+				st, err := tx.state(ctx, tt, []byte(k))
+				if err != nil {
+					return nil, err
+				}
+				if gone = !st.exists; !gone {
+					if err := tx.load(ctx, tt, st); err != nil {
+						return nil, err
+					}
+					b, err := storage.EncodeRow(tt.def.spec.Schema, st.row, nil)
+					if err != nil {
+						return nil, err
+					}
+					gone = string(b) != value
+				}
+			}
+		}
+		tt.byValue[value] = slices.Delete(tt.byValue[value], i, i+1)
+		if !gone {
+			return []byte(k), nil
+		}
+	}
+	return nil, locked
 }
 
 // updateByValue replaces a row of a table without a key. A row whose partition changes gets a new key, since its old one stays behind as a delete.
@@ -493,6 +596,9 @@ func (tx *Tx) updateByValue(ctx context.Context, tt *txTable, old, row storage.R
 	}
 	st, err := tx.state(ctx, tt, ikey)
 	if err != nil || !st.exists {
+		return err
+	}
+	if err := tx.lockValues(ctx, tt, st, row); err != nil {
 		return err
 	}
 	if err := tx.checkUnique(ctx, tt, ikey, ikey, row); err != nil {
@@ -506,7 +612,7 @@ func (tx *Tx) updateByValue(ctx context.Context, tt *txTable, old, row storage.R
 		if err := tx.remove(tt, ikey, st); err != nil {
 			return err
 		}
-		st = &keyState{entry: -1, key: tx.c.generateKey()}
+		st = &keyState{entry: -1, key: tx.c.generateKey(), at: st.at}
 		ikey = tt.def.textKey(st.key, part)
 	}
 	if err := tx.add(tt, write{ikey: ikey, row: row, key: st.key, part: part}.onto(st)); err != nil {
@@ -524,6 +630,7 @@ func (tx *Tx) Rollback() {
 	}
 	tx.done = true
 	for _, tt := range tx.order {
+		tx.letGo(tt)
 		tt.close()
 		if tt.staged != nil {
 			tt.staged.discard()
@@ -533,6 +640,7 @@ func (tx *Tx) Rollback() {
 	tx.snap.close()
 	tx.unuse()
 	tx.tabs, tx.order = nil, nil
+	tx.c.rowLocks.end(&tx.locks)
 }
 
 func (tt *tableView) close() {
@@ -546,6 +654,7 @@ func (tt *tableView) close() {
 func (tx *Tx) Idle() {
 	for _, tt := range tx.order {
 		tt.close()
+		tt.cur.close()
 	}
 }
 
@@ -585,6 +694,7 @@ func (tx *Tx) Commit(ctx context.Context) error {
 		}
 		return err
 	}
+	tx.c.rowLocks.end(&tx.locks) // the commit is durable
 	if tx.Instant {
 		// The decision stands whatever becomes of the flush, which goes on without the client.
 		return tx.c.flush(context.WithoutCancel(ctx), flushOrder{reason: "commit mode instant"}, changed)
@@ -648,16 +758,18 @@ func sortedByID(in []*txTable) []*txTable {
 	return out
 }
 
-// conflicts tells whether a key was changed after the snapshot; called with commitMu held.
+// conflicts tells whether a key was changed after it was locked, which only who takes no locks can have done: another engine, or a
+// change of the definition. Called with commitMu held.
 func (tx *Tx) conflicts(ch *change) (bool, error) {
 	t := ch.tt.t
-	if index.Seq(t.lastSeq.Load()) <= tx.snap.seq {
+	since := ch.e.at
+	if index.Seq(t.lastSeq.Load()) <= since {
 		return false, nil
 	}
 	ikey := ch.e.ikey()
-	if later, traced, err := tx.changedSince(t, ikey); err != nil || later {
+	if later, traced, err := tx.changedSince(t, ikey, since); err != nil || later {
 		return later, err
-	} else if !traced && index.Seq(t.forgotten.Load()) > tx.snap.seq {
+	} else if !traced && index.Seq(t.filesSeq.Load()) > since && index.Seq(t.forgotten.Load()) > since {
 		return true, nil // a delete that the index forgot may have been of this key
 	}
 	if ch.e.del() || len(ch.tt.def.indexes) == 0 {
@@ -686,7 +798,7 @@ func (tx *Tx) conflicts(ch *change) (bool, error) {
 			if _, own := ch.tt.last[string(k)]; own {
 				return true // changed by this transaction, which checked it
 			}
-			found, _, inner = tx.changedSince(t, k)
+			found, _, inner = tx.changedSince(t, k, since)
 			return !found && inner == nil
 		})
 		if err != nil || inner != nil {
@@ -699,14 +811,14 @@ func (tx *Tx) conflicts(ch *change) (bool, error) {
 	return false, nil
 }
 
-// changedSince tells whether the newest state of a key is younger than the snapshot, and whether the index knows the key.
-func (tx *Tx) changedSince(t *Table, ikey []byte) (later, traced bool, err error) {
+// changedSince tells whether the newest state of a key is younger than a sequence, and whether the index knows the key.
+func (tx *Tx) changedSince(t *Table, ikey []byte, since index.Seq) (later, traced bool, err error) {
 	r, ok, err := tx.c.index.LastRecent(tx.c.db, t.id, ikey, ^index.Seq(0))
 	if err != nil || ok {
-		return ok && r.Seq > tx.snap.seq, true, err
+		return ok && r.Seq > since, true, err
 	}
 	l, ok, err := tx.c.index.Locate(tx.c.db, t.id, ikey)
-	return ok && l.Seq > tx.snap.seq, ok, err
+	return ok && l.Seq > since, ok, err
 }
 
 func firstError(errs ...error) error {
@@ -812,7 +924,7 @@ func (c *Catalog) writeChanges(tx *Tx, b *pebble.Batch, seq index.Seq, changes [
 		}
 		ord := uint32(ct.rows)
 		ct.rows++
-		before, group, known, ferr := ch.e.before(ch.tt, ch.tt.t.drawn, tx.snap.p, c.db)
+		before, group, known, ferr := ch.e.before(ch.tt, ch.tt.t.drawn, ch.tt.cur.s.p, tx.snap.p, c.db)
 		ct.bytes += uint64(len(ch.e.packet) + len(before))
 		switch {
 		case ch.e.del():
@@ -823,7 +935,8 @@ func (c *Catalog) writeChanges(tx *Tx, b *pebble.Batch, seq index.Seq, changes [
 		err = firstError(err, ferr,
 			setPacket(b, ch.tt.t.id, seq, ord, ch.e.packet, known, ch.e.had && !ch.e.mine, before, group),
 			c.index.PutRecent(b, ch.tt.t.id, ch.e.ikey(), index.Recent{Seq: seq, Ord: ord, Delete: ch.e.del()}),
-			c.putSecondary(b, ch.tt, ch.e))
+			c.putSecondary(b, ch.tt, ch.e, seq))
+		c.keyChanges.note(ch.tt.t.id, spaceRecord, ch.e.ikey(), seq)
 	}
 	for i := range rec.tables {
 		for tt, ct := range counts {
@@ -859,8 +972,9 @@ func (c *Catalog) awaitDurable(seq index.Seq) {
 	}
 }
 
-// putSecondary adds the hints of a row's index values and takes away those of the row before: an older snapshot still sees them.
-func (c *Catalog) putSecondary(b *pebble.Batch, tt *txTable, e *txEntry) error {
+// putSecondary adds the hints of a row's index values and takes away those of the row before: an older snapshot still sees them. It
+// notes the values in Catalog.keyChanges, unless the sequence is not drawn yet: 0.
+func (c *Catalog) putSecondary(b *pebble.Batch, tt *txTable, e *txEntry, seq index.Seq) error {
 	d := tt.def
 	if len(d.indexes) == 0 {
 		return nil
@@ -893,11 +1007,17 @@ func (c *Catalog) putSecondary(b *pebble.Batch, tt *txTable, e *txEntry) error {
 			if row != nil && string(before) == string(values) {
 				continue
 			}
+			if seq > 0 {
+				c.keyChanges.note(tt.t.id, int64(x.no), before, seq)
+			}
 			if err := c.index.DropSecondary(b, tt.t.id, x.no, before, p.ikey); err != nil {
 				return err
 			}
 		}
 		if row != nil {
+			if seq > 0 {
+				c.keyChanges.note(tt.t.id, int64(x.no), values, seq)
+			}
 			if err := c.index.PutSecondary(b, tt.t.id, x.no, values, p.ikey); err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
@@ -161,4 +162,108 @@ func RangeBounds(cols []Column, low, high storage.Row, lowOpen, highOpen bool) (
 		}
 	}
 	return b, nil
+}
+
+// KeyText writes the values of a key, or of the bound of a range of keys, for people: as they stand in record keys, separated by
+// commas. What it cannot read (of the kinds given) it writes in hexadecimal.
+func KeyText(types []storage.Type, key []byte) string {
+	var parts []string
+	for i := 0; len(key) > 0; i++ {
+		if i == len(types) {
+			if len(key) > 1 || key[0] != 0xff { // else the end of a range: all that begin with the values before
+				parts = append(parts, fmt.Sprintf("%x", key))
+			}
+			break
+		}
+		if key[0] == 0xff {
+			break
+		}
+		v, n := keyValue(types[i].Kind, key)
+		switch {
+		case n == 0:
+			parts, n = append(parts, fmt.Sprintf("%x", key)), len(key)
+		case v == nil:
+			parts = append(parts, "NULL")
+		default:
+			if b, ok := v.([]byte); ok {
+				parts = append(parts, fmt.Sprintf("%x", b))
+			} else {
+				parts = append(parts, storage.KeyText(types[i], v))
+			}
+		}
+		key = key[n:]
+	}
+	return strings.Join(parts, ",")
+}
+
+// keyValue reads the first value of a key and the number of bytes that it takes; 0: it is none of that kind.
+func keyValue(k storage.Kind, key []byte) (any, int) {
+	if key[0] == tagNull {
+		return nil, 1
+	}
+	if key[0] != tagValue {
+		return nil, 0
+	}
+	b := key[1:]
+	number := func() (uint64, bool) {
+		if len(b) < 8 {
+			return 0, false
+		}
+		return binary.BigEndian.Uint64(b), true
+	}
+	switch k {
+	case storage.Bool:
+		if len(b) < 1 {
+			return nil, 0
+		}
+		return b[0] == 1, 2
+	case storage.Int32, storage.Date:
+		n, ok := number()
+		if !ok {
+			return nil, 0
+		}
+		return int32(int64(n ^ 1<<63)), 9
+	case storage.Int64, storage.Timestamp:
+		n, ok := number()
+		if !ok {
+			return nil, 0
+		}
+		return int64(n ^ 1<<63), 9
+	case storage.Float32, storage.Float64:
+		n, ok := number()
+		if !ok {
+			return nil, 0
+		}
+		if n>>63 == 1 {
+			n &^= 1 << 63
+		} else {
+			n = ^n
+		}
+		if k == storage.Float64 {
+			return math.Float64frombits(n), 9
+		}
+		return float32(math.Float64frombits(n)), 9
+	case storage.Decimal:
+		if len(b) < 16 {
+			return nil, 0
+		}
+		return decimal128.New(int64(binary.BigEndian.Uint64(b)^1<<63), binary.BigEndian.Uint64(b[8:])), 17
+	case storage.String, storage.Bytes:
+		var out []byte
+		for i := 0; i+1 < len(b); i++ {
+			if b[i] != 0 {
+				out = append(out, b[i])
+				continue
+			}
+			if b[i+1] == 1 {
+				if k == storage.String {
+					return string(out), i + 3
+				}
+				return append([]byte{}, out...), i + 3
+			}
+			out = append(out, 0)
+			i++
+		}
+	}
+	return nil, 0
 }

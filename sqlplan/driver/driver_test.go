@@ -109,18 +109,52 @@ func TestTransactions(t *testing.T) {
 	require.Zero(t, n, "not committed yet")
 	require.NoError(t, tx.Rollback())
 
-	// Two transactions on one row: the second to commit conflicts.
+	// Two transactions on one row: the second waits for the first, and nothing is lost.
 	a, err := db.Begin()
 	require.NoError(t, err)
 	b, err := db.Begin()
 	require.NoError(t, err)
 	exec(t, a, "UPDATE t SET n = n + 1")
-	exec(t, b, "UPDATE t SET n = n + 1")
+	updated := make(chan error, 1)
+	go func() {
+		_, err := b.Exec("UPDATE t SET n = n + 1")
+		updated <- err
+	}()
+	select {
+	case err := <-updated:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
 	require.NoError(t, a.Commit())
+	require.NoError(t, <-updated)
+	require.NoError(t, b.Commit())
+	require.NoError(t, db.QueryRow("SELECT n FROM t").Scan(&n))
+	require.Equal(t, 2, n)
+
+	// Two that want each other's row: one of them is given up.
+	exec(t, db, "INSERT INTO t VALUES (2, 0)")
+	a, err = db.Begin()
+	require.NoError(t, err)
+	b, err = db.Begin()
+	require.NoError(t, err)
+	exec(t, a, "UPDATE t SET n = n + 1 WHERE id = 1")
+	exec(t, b, "UPDATE t SET n = n + 1 WHERE id = 2")
+	go func() {
+		_, err := a.Exec("UPDATE t SET n = n + 1 WHERE id = 2")
+		updated <- err
+	}()
+	_, err = b.Exec("UPDATE t SET n = n + 1 WHERE id = 1")
+	first := <-updated
+	require.True(t, (err == nil) != (first == nil), "%v and %v", first, err)
+	if err == nil {
+		err = first
+	}
 	var e *mysql.SQLError
-	require.True(t, errors.As(b.Commit(), &e))
+	require.True(t, errors.As(err, &e), "%v", err)
 	require.Equal(t, 1213, e.Num)
 	require.Equal(t, "40001", e.State)
+	_ = a.Rollback() // one of them is over
+	_ = b.Rollback()
 
 	ro, err := db.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
 	require.NoError(t, err)
