@@ -55,6 +55,13 @@ func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, 
 	if c, ok := ctx.(*sql.Context); ok {
 		sessionOf(c).note(stmt)
 		sessionOf(c).lockView(stmt)
+		if h := sessionOf(c).held; h != nil {
+			if _, again := stmt.(*ast.LockTables); !again {
+				if err := h.checkAliases(stmt); err != nil {
+					return ast.InjectedStatement{Statement: refused{err}, Auth: ast.AuthInformation{AuthType: ast.AuthType_IGNORE}}, nil
+				}
+			}
+		}
 	}
 	if next, err := p.nextOf(stmt); next != nil || err != nil {
 		return next, err

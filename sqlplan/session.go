@@ -316,6 +316,7 @@ func (s *Session) commitBeforeDDL(ctx *sql.Context) error {
 	if t != nil {
 		s.tx = &transaction{readOnly: t.readOnly}
 	}
+	s.giveWay()
 	return nil
 }
 

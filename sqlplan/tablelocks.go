@@ -18,7 +18,8 @@ import (
 // heldTables is what LOCK TABLES or FLUSH TABLES WITH READ LOCK locked. A transaction of its own holds the locks, so that they
 // outlive those of the session's statements, which work under it (catalog.TxOptions.Holder).
 type heldTables struct {
-	tx     *catalog.Tx
+	tx     *catalog.Tx // nil: a change of definitions needed the tables; the next statement takes the locks again
+	list   []toLock
 	names  map[string]heldTable // by database and alias, in lower case
 	all    bool                 // FLUSH TABLES WITH READ LOCK: everybody reads, nobody writes
 	locked []*catalog.Table     // that no other session may read
@@ -193,15 +194,20 @@ func (s *Session) hold(ctx *sql.Context, held *heldTables, list []toLock) error 
 		return err
 	}
 	s.unhold()
+	slices.SortFunc(list, func(a, b toLock) int { return strings.Compare(a.key, b.key) })
+	held.list = list
+	return s.holdAll(ctx, held)
+}
+
+// holdAll takes the locks of a list, or none.
+func (s *Session) holdAll(ctx *sql.Context, held *heldTables) error {
 	tx, err := s.engine.catalog.BeginTx(ctx, catalog.TxOptions{
 		Isolation: catalog.ReadCommitted, LockTimeout: s.seconds(ctx, tableWaitVariable), Connection: s.ID(),
 	})
 	if err != nil {
 		return mysqlError(err)
 	}
-	held.tx = tx
-	slices.SortFunc(list, func(a, b toLock) int { return strings.Compare(a.key, b.key) })
-	for _, l := range list {
+	for _, l := range held.list {
 		mode := catalog.LockShared
 		if l.write {
 			mode = catalog.LockExclusive
@@ -215,7 +221,7 @@ func (s *Session) hold(ctx *sql.Context, held *heldTables, list []toLock) error 
 		}
 	}
 	s.engine.writeLocks.lock(s, held.locked)
-	s.held = held
+	held.tx, s.held = tx, held
 	return nil
 }
 
@@ -238,9 +244,33 @@ func (s *Session) unhold() {
 	if s.held == nil {
 		return
 	}
+	s.giveWay()
+	s.held = nil
+}
+
+// giveWay gives the locks of LOCK TABLES up for a change of definitions, which has the tables for itself anyway.
+func (s *Session) giveWay() {
+	if s.held == nil || s.held.tx == nil {
+		return
+	}
 	s.engine.writeLocks.unlock(s.held.locked)
 	s.held.tx.Rollback()
-	s.held = nil
+	s.held.tx, s.held.locked = nil, nil
+}
+
+// holdAgain takes the locks that gave way again, of the tables that are still there.
+func (s *Session) holdAgain(ctx *sql.Context) error {
+	held := s.held
+	held.list = slices.DeleteFunc(held.list, func(l toLock) bool {
+		db, name, _ := strings.Cut(l.key, "\x00")
+		t, ok := s.engine.catalog.Table(db, name)
+		return !ok || t != l.t
+	})
+	err := s.holdAll(ctx, held)
+	if err != nil {
+		s.held = nil
+	}
+	return err
 }
 
 // endTransaction commits what is open, as MySQL does before some statements.
@@ -282,6 +312,15 @@ func (s *Session) checkHeld(ctx *sql.Context, n sql.Node) error {
 		return nil
 	}
 	s.held.checked = s.statements
+	if s.held.tx == nil {
+		switch n.(type) {
+		case *plan.UnlockTables, *plan.LockTables:
+			return nil
+		}
+		if err := s.holdAgain(ctx); err != nil {
+			return err
+		}
+	}
 	return s.held.check(ctx, n)
 }
 
@@ -303,6 +342,46 @@ func (h *heldTables) check(ctx *sql.Context, n sql.Node) error {
 	c.node(n, "", plan.IsDDLNode(n), nil)
 	return c.err
 }
+
+// checkAliases refuses a statement that names a table by an alias that LOCK TABLES did not lock.
+func (h *heldTables) checkAliases(stmt ast.Statement) error {
+	var err error
+	with := false                                    // a name may be one of WITH
+	_ = ast.Walk(func(n ast.SQLNode) (bool, error) { // the visitor returns no error
+		switch n := n.(type) {
+		case *ast.Select:
+			with = with || n.With != nil
+		case *ast.SetOp:
+			with = with || n.With != nil
+		case *ast.Update:
+			with = with || n.With != nil
+		case *ast.Delete:
+			with = with || n.With != nil
+		case *ast.Insert:
+			with = with || n.With != nil
+		}
+		t, ok := n.(*ast.AliasedTableExpr)
+		if !ok || t == nil || t.As.IsEmpty() || err != nil {
+			return err == nil, nil
+		}
+		if _, named := t.Expr.(ast.TableName); named && !h.all {
+			if _, locked := h.names[strings.ToLower(t.As.String())]; !locked {
+				err = errNotLocked(t.As.String())
+			}
+		}
+		return true, nil
+	}, stmt)
+	if with {
+		return nil
+	}
+	return err
+}
+
+// refused is a statement that cannot be bound.
+type refused struct{ err error }
+
+// WithResolvedChildren implements ast.Injectable.
+func (r refused) WithResolvedChildren(context.Context, []any) (any, error) { return nil, r.err }
 
 type heldCheck struct {
 	marker
@@ -384,6 +463,9 @@ func (c *heldCheck) table(t *table, alias string, write bool) {
 		return
 	}
 	held, ok := c.h.names[strings.ToLower(name)]
+	if !ok { // the alias may be a derived table's, which the front end makes one of the table itself; see checkAliases
+		held, ok = c.h.names[strings.ToLower(t.Name())]
+	}
 	switch {
 	case !ok:
 		c.err = errNotLocked(name)
