@@ -153,6 +153,7 @@ type conn struct {
 	lastSeq atomic.Uint32                  // sequence number of the last packet written
 	swallow atomic.Bool                    // an error packet has ended the answer: drop what the layer above still writes
 	reset   atomic.Bool                    // the next OK packet answers COM_RESET_CONNECTION
+	ended   atomic.Bool                    // the client sends no more
 	info    atomic.Bool                    // the next OK packet has an info text
 	failed  atomic.Pointer[mysql.SQLError] // why the statement of a cursor failed
 
@@ -258,6 +259,9 @@ func (c *conn) mend(b []byte) []byte {
 
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // a deadline only wakes the reader
+		c.ended.Store(true)
+	}
 	if n > 0 {
 		c.swallow.Store(false)
 		c.r.feed(b[:n], c.command)

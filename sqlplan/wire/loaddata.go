@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	sqle "github.com/dolthub/go-mysql-server"
 	"github.com/dolthub/go-mysql-server/sql"
@@ -72,8 +74,10 @@ func (b loadBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 type loadState struct {
 	values *valuesList // of an INSERT that the front end has without its rows; nil: it has them
 
-	listed  int   // columns and variables in the statement's list; 0: no list
-	records int64 // lines read
+	listed  int          // columns and variables in the statement's list; 0: no list
+	ended   *atomic.Bool // the connection is over; nil: nobody knows
+	hangUp  func() error // ends the connection; nil: it cannot be
+	records int64        // lines read
 	// counted: replaced is exact; else it is guessed from the affected rows.
 	counted  bool
 	replaced int64
@@ -93,8 +97,11 @@ type loadIter struct {
 	file    io.ReadCloser
 	fields  *fieldReader
 	line    int64
-	texts   sql.Row // the fields as text in the table's order, for expressions of SET
-	filled  []bool
+	// stopWatch ends the goroutine that wakes the reader of a file when the statement is cancelled.
+	stopWatch func()
+
+	texts  sql.Row // the fields as text in the table's order, for expressions of SET
+	filled []bool
 }
 
 // loadColumn is where a field goes.
@@ -206,6 +213,12 @@ func (it *loadIter) open(ctx *sql.Context) error {
 	if f.hasEscape {
 		f.escape = it.ld.FieldsEscapedBy[0]
 	}
+	if v, err := ctx.GetSessionVariable(ctx, "max_allowed_packet"); err == nil {
+		if n, _, err := types.Int64.Convert(ctx, v); err == nil {
+			f.fieldMax = int(n.(int64))
+		}
+	}
+	it.stopWatch = it.watch(ctx)
 	it.fields = newFieldReader(it.file, f)
 	for n := it.ld.IgnoreNum; n > 0; n-- {
 		it.line++
@@ -269,8 +282,17 @@ func (it *loadIter) next(ctx *sql.Context) (bool, error) {
 		warn(ctx, mysql.NewSQLError(1262, "01000", "Row %d was truncated; it contained more data than there were input columns", it.line-it.ld.IgnoreNum))
 	}
 	if !more {
+		if it.fields.err == errFieldTooLong {
+			return false, errFieldTooLong
+		}
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
 		if it.fields.err != nil {
 			return false, fmt.Errorf("reading the file of LOAD DATA: %w", it.fields.err)
+		}
+		if it.ld.Local && it.state.ended != nil && it.state.ended.Load() {
+			return false, errGone // the protocol layer takes the end of the connection for that of the file
 		}
 		return false, nil
 	}
@@ -390,13 +412,38 @@ func loadInfo(st loadState, affected int64, replace bool, warnings uint16) strin
 	return fmt.Sprintf("Records: %d  Deleted: %d  Skipped: %d  Warnings: %d", st.records, deleted, max(skipped, 0), warnings)
 }
 
+// dropMax is how long the rest of a client's file is read after the statement was cancelled. A client that is not at its end by
+// then is hung up on.
+const dropMax = 5 * time.Second
+
+// watch closes the file when the statement is cancelled: a client that sends nothing does not hold it up. What the client sends
+// after that is dropped.
+func (it *loadIter) watch(ctx *sql.Context) (stop func()) {
+	file, done := it.file, make(chan struct{})
+	hangUp := it.state.hangUp
+	unwatch := context.AfterFunc(ctx, func() {
+		defer close(done)
+		if hangUp != nil {
+			t := time.AfterFunc(dropMax, func() { _ = hangUp() })
+			defer t.Stop()
+		}
+		_ = file.Close() // Close is asked again, and answers then
+	})
+	return func() {
+		if !unwatch() {
+			<-done
+		}
+	}
+}
+
 func (it *loadIter) Close(*sql.Context) error {
 	if it.file == nil {
 		return nil
 	}
 	err := it.file.Close()
+	it.stopWatch()
 	it.file = nil
-	if errors.Is(err, io.ErrClosedPipe) {
+	if errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) {
 		return nil
 	}
 	return err

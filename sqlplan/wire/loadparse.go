@@ -3,6 +3,8 @@ package wire
 import (
 	"bytes"
 	"io"
+
+	"github.com/dolthub/vitess/go/mysql"
 )
 
 // format is how LOAD DATA finds rows and fields in a file.
@@ -14,7 +16,11 @@ type format struct {
 	lineEnd   string // LINES TERMINATED BY
 
 	hasEnclosed, hasEscape bool
+
+	fieldMax int // bytes of a field, 0: no limit. A longer one ends the reading: it would have to be held whole
 }
+
+var errFieldTooLong = mysql.NewSQLError(1153, "08S01", "Got a packet bigger than 'max_allowed_packet' bytes")
 
 // fieldReader reads rows of text fields by MySQL's rules: a doubled enclosing
 // character stands for one, terminators inside an enclosed field are data, the
@@ -181,6 +187,9 @@ func (fr *fieldReader) field() (b []byte, null, ok bool) {
 		}
 		{
 			length := len(fr.buf) - start
+			if fr.tooLong(length) {
+				return nil, false, false
+			}
 			fr.pos = len(fr.buf)
 			if !fr.fill(1, length) { // the file ends with this field
 				fr.lineDone, fr.finished = true, true
@@ -193,6 +202,9 @@ func (fr *fieldReader) field() (b []byte, null, ok bool) {
 	found:
 		c := fr.buf[fr.pos]
 		length := fr.pos - start
+		if fr.tooLong(length) {
+			return nil, false, false
+		}
 		fr.pos++
 		if fr.f.hasEscape && c == fr.f.escape {
 			fr.scratch = append(fr.scratch[:0], fr.buf[start:start+length]...)
@@ -224,6 +236,15 @@ func (fr *fieldReader) field() (b []byte, null, ok bool) {
 	}
 }
 
+// tooLong ends the reading if a field has grown beyond its limit.
+func (fr *fieldReader) tooLong(n int) bool {
+	if fr.f.fieldMax == 0 || n <= fr.f.fieldMax {
+		return false
+	}
+	fr.err, fr.lineDone, fr.finished = errFieldTooLong, true, true
+	return true
+}
+
 func (fr *fieldReader) isNullWord(b []byte) bool {
 	return fr.f.hasEnclosed && string(b) == "NULL"
 }
@@ -238,6 +259,9 @@ func (fr *fieldReader) enclosedField() (b []byte, null, ok bool) {
 func (fr *fieldReader) slowField(enclosed bool) (b []byte, null, ok bool) {
 	escapedN := false // the field's last byte came from \N
 	for {
+		if fr.tooLong(len(fr.scratch)) {
+			return nil, false, false
+		}
 		c, more := fr.next()
 		if !more {
 			fr.lineDone, fr.finished = true, true

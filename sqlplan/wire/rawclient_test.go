@@ -40,7 +40,7 @@ func dialRaw(t testing.TB, s *Server) *rawClient {
 	rest := hello[1+strings.IndexByte(string(hello[1:]), 0)+1:]
 	// connection id 4, salt 8, filler 1, capabilities 2, charset 1, status 2
 	c.handshakeStatus = binary.LittleEndian.Uint16(rest[16:])
-	const caps = 0x1 | 0x8 | 0x200 | 0x2000 | 0x8000 | 0x80000 // long password, with database, 4.1, transactions, secure, plugin
+	const caps = 0x1 | 0x8 | 0x80 | 0x200 | 0x2000 | 0x8000 | 0x80000 // long password, with database, local files, 4.1, transactions, secure, plugin
 	p := binary.LittleEndian.AppendUint32(nil, caps)
 	p = binary.LittleEndian.AppendUint32(p, 1<<24)
 	p = append(p, 255)

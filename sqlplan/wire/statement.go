@@ -244,6 +244,9 @@ func (h *handler) execute(ctx *sql.Context, c *mysql.Conn, st *statement, text s
 		}
 		st.touched = bool(ast.Local) // the client sends its file once
 		st.load = loadState{listed: len(ast.Columns)}
+		if w, ok := c.Conn.(*conn); ok {
+			st.load.ended, st.load.hangUp = &w.ended, w.Close
+		}
 		for _, col := range ast.Columns {
 			// Expressions of SET get their types before the first row is read.
 			if name, ok := strings.CutPrefix(col.String(), "@"); ok {
