@@ -44,6 +44,7 @@ type Loader struct {
 	changed storage.Row
 	counts  LoadCounts
 	closed  bool
+	told    bool // process lists show how many rows there are
 	beside  bool // the catalog's load may go on in another goroutine: the statement reads nothing
 
 	pending      []storage.Batch // the first rows
@@ -292,6 +293,13 @@ func (l *Loader) flush(ctx *sql.Context) error {
 		return ctx.Err()
 	}
 	batch := l.b.Batch()
+	if pid := ctx.Pid(); pid != 0 && l.beside {
+		if !l.told {
+			l.told = true
+			ctx.ProcessList.AddTableProgress(pid, l.ed.table.Name(), -1)
+		}
+		ctx.ProcessList.UpdateTableProgress(pid, l.ed.table.Name(), int64(batch.Rows))
+	}
 	l.pendingBytes += l.bytes
 	l.bytes = 0
 	if l.pipe == nil {
@@ -552,5 +560,8 @@ func (l *Loader) close(ctx *sql.Context) error {
 		return nil
 	}
 	l.closed = true
+	if l.told {
+		ctx.ProcessList.RemoveTableProgress(ctx.Pid(), l.ed.table.Name())
+	}
 	return l.ed.Close(ctx)
 }

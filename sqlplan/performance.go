@@ -2,8 +2,10 @@ package sqlplan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dolthub/go-mysql-server/sql"
@@ -248,7 +250,7 @@ func processRows(ctx *sql.Context) []sql.Row {
 			info = p.Query
 		}
 		if p.Command == sql.ProcessCommandQuery {
-			state = "executing"
+			state = "executing" + progressText(p.Progress)
 		}
 		if w, ok := waits[p.Connection]; ok {
 			state = w
@@ -257,6 +259,20 @@ func processRows(ctx *sql.Context) []sql.Row {
 	}
 	slices.SortFunc(rows, func(a, b sql.Row) int { return int(a[0].(int64) - b[0].(int64)) })
 	return rows
+}
+
+// progressText says how far a statement has come with its tables.
+func progressText(tables map[string]sql.TableProgress) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		p := tables[name]
+		if p.Total < 0 {
+			fmt.Fprintf(&b, "; %s: %d rows so far", name, p.Done)
+		} else {
+			fmt.Fprintf(&b, "; %s: %d of %d", name, p.Done, p.Total)
+		}
+	}
+	return b.String()
 }
 
 // waits gives the states of the connections that wait for a lock.

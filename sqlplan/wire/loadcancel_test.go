@@ -62,11 +62,18 @@ func TestLoadKilled(t *testing.T) {
 	c := dialRaw(t, s)
 	c.send(0, append([]byte{3}, "LOAD DATA LOCAL INFILE 'f' INTO TABLE t"...))
 	require.Equal(t, byte(0xfb), c.packet()[0])
-	c.send(2, []byte("1\t1\n2\t2\n3"))
+	var first strings.Builder
+	for i := range 9000 {
+		fmt.Fprintf(&first, "%d\t1\n", i+100)
+	}
+	c.send(2, []byte(first.String()+"1\t1\n2\t2\n3"))
 	var id string
 	require.Eventually(t, func() bool {
 		id = table(t, db, "SELECT id FROM information_schema.processlist WHERE info LIKE 'LOAD%'")
 		return id != ""
+	}, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return table(t, db, "SELECT state FROM information_schema.processlist WHERE id = "+id) == "executing; t: 8192 rows so far"
 	}, 5*time.Second, 5*time.Millisecond)
 	exec(t, db, "KILL QUERY "+id)
 	time.Sleep(10 * time.Millisecond)
