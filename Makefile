@@ -13,6 +13,7 @@ export SEEDS ?= 3
 export KILLS ?= 5
 export CASES ?= 200
 export MAXREC ?= 120
+export HISTORY ?= 3
 export HUDI_VERSIONS ?= 1.1.1
 SF ?= tiny
 FUZZTIME ?= 30s
@@ -31,7 +32,7 @@ export LAKESQL_SUITES
 
 CLIENTS := $(or $(LAKESQL_CLIENTS_CACHE),$(HOME)/.cache/lakesql-clients)
 
-.PHONY: help build run test lint check interop crash suites race fuzz bench microbench clean
+.PHONY: help build run test lint check interop crash history suites race fuzz bench microbench clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*## ' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -59,6 +60,9 @@ interop: ## both ways against Spark + Hudi and hudi-rs; installs them first (HUD
 
 crash: ## kill -9 and crash clones (KILLS, SEEDS, CASES)
 	go test -count=1 -timeout 40m -run 'Crash' ./...
+
+history: ## histories of concurrent transactions against their isolation levels (HISTORY: seconds each)
+	go test -count=1 -timeout 40m -run 'History' ./cmd/lakesql
 
 suites: build ## sample databases, users' reports, sqllogictest, clients (MAXREC, SF, LAKESQL_SUITES)
 	scripts/setup-clients.sh
