@@ -21,6 +21,7 @@ const (
 	erStorageEngine   = 1030 // an error below that has no number of its own
 	erNoSuchFile      = 1017
 	erFileExists      = 1086
+	erLockWait        = 1205
 	erDiskFull        = 1021
 	erTableFull       = 1114
 	erReadOnlyTable   = 1036
@@ -46,7 +47,7 @@ const stateGeneral = "HY000"
 // Errors of locks, with MySQL's texts.
 var (
 	errDeadlock = mysql.NewSQLError(mysql.ERLockDeadlock, "40001", "Deadlock found when trying to get lock; try restarting transaction")
-	errLockWait = mysql.NewSQLError(1205, stateGeneral, "Lock wait timeout exceeded; try restarting transaction")
+	errLockWait = mysql.NewSQLError(erLockWait, stateGeneral, "Lock wait timeout exceeded; try restarting transaction")
 	errNoWait   = mysql.NewSQLError(3572, stateGeneral, "Statement aborted because lock(s) could not be acquired immediately and NOWAIT is set.")
 )
 
@@ -92,6 +93,8 @@ func mysqlError(err error) error {
 		return errLockWait
 	case errors.Is(err, catalog.ErrLocked):
 		return errNoWait
+	case errors.Is(err, catalog.ErrBusy):
+		return at(erLockWait, stateGeneral) // the text names who writes
 	case errors.Is(err, catalog.ErrDiskFull), errors.Is(err, catalog.ErrFull) && errors.Is(err, syscall.ENOSPC):
 		return at(erDiskFull, stateGeneral)
 	case errors.Is(err, catalog.ErrStopped):

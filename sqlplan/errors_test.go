@@ -25,6 +25,7 @@ func TestErrorNumbers(t *testing.T) {
 		state string
 	}{
 		{catalog.ErrConflict, 1213, "40001"},
+		{catalog.ErrBusy, 1205, "HY000"},
 		{catalog.ErrExists, 1050, "42S01"},
 		{catalog.ErrNotFound, 1146, "42S02"},
 		{catalog.ErrLostState, 1030, "HY000"},
