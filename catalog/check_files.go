@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -185,7 +186,21 @@ func (k *checker) checkLeftovers(ctx context.Context) error {
 			}
 		}
 	}
-	names, err := list(".hoodie/.temp")
+	if err := k.checkKept(ctx); err != nil {
+		return err
+	}
+	names, err := list(".hoodie/lakesql")
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if name := join(".hoodie/lakesql", n); name != keptFolder {
+			if err := left(name, "files of a large statement that nobody ended"); err != nil {
+				return err
+			}
+		}
+	}
+	names, err = list(".hoodie/.temp")
 	if err != nil {
 		return err
 	}
@@ -197,4 +212,53 @@ func (k *checker) checkLeftovers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// checkKept looks at the replaced files that are kept for reads of the past.
+func (k *checker) checkKept(ctx context.Context) error {
+	k.c.kept.mu.RLock()
+	var names []string
+	var sizes []int64
+	for _, s := range k.c.kept.sets {
+		if s.t != k.t {
+			continue
+		}
+		for part, files := range s.files {
+			for name, size := range files {
+				names, sizes = append(names, join(s.folder(), part, name)), append(sizes, size)
+			}
+		}
+	}
+	k.c.kept.mu.RUnlock()
+	for i, name := range names {
+		o, err := k.c.store.Open(ctx, join(k.d.dir, name))
+		what := "missing"
+		switch {
+		case err == nil:
+			size := o.Size()
+			o.Close()
+			if sizes[i] == 0 || size == sizes[i] {
+				continue
+			}
+			what = fmt.Sprintf("of %d bytes, it had %d", size, sizes[i])
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case !errors.Is(err, storage.ErrNotExist):
+			return err
+		case !k.keeps(name):
+			continue // given up meanwhile
+		}
+		if err := k.say("kept file", Problem{Severity: Warning, Object: name, Offset: -1, Text: "the file, which is kept for reads of the past, is " + what, Advice: "reads AS OF its time fail"}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keeps tells whether a file below the table's folder is still to be kept.
+func (k *checker) keeps(name string) bool {
+	k.c.kept.mu.RLock()
+	defer k.c.kept.mu.RUnlock()
+	f, ok := k.c.kept.files[name[strings.LastIndexByte(name, '/')+1:]]
+	return ok && f.name == name
 }

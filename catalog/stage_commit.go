@@ -844,8 +844,20 @@ func (t *Table) publishStaged(ctx context.Context, in *intent, found timeline.In
 // removeStaged removes the folders of transactions that were not decided before the last stop.
 func (t *Table) removeStaged(ctx context.Context) error {
 	d := t.def.Load()
-	for range t.c.store.List(ctx, join(d.dir, stagedFolder)) {
-		return t.c.store.Remove(ctx, join(d.dir, stagedFolder)+"/")
+	var names []string
+	for info, err := range t.c.store.List(ctx, join(d.dir, stagedFolder)) {
+		if errors.Is(err, storage.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if name := join(stagedFolder, info.Name); name != keptFolder { // what is kept of the past lies beside it
+			names = append(names, join(d.dir, name)+"/")
+		}
 	}
-	return nil
+	if len(names) == 0 {
+		return nil
+	}
+	return t.c.store.Remove(ctx, names...)
 }

@@ -15,7 +15,8 @@ func (c *Catalog) Status() Status {
 		"journal_bytes_limit": c.o.JournalBytes,
 		"runs_bytes":          c.runBytes.Load(), "runs_bytes_limit": allRunBytes,
 		"row_locks": int64(len(c.Locks())), "transactions": int64(len(c.Transactions())),
-		"snapshots": int64(c.pins.count()),
+		"snapshots":  int64(c.pins.count()),
+		"kept_bytes": m.KeptBytes.Load(), "kept_bytes_limit": c.o.KeptBytes,
 	}
 	var rows, waiting, journal int64
 	tables := c.tablesByID()
