@@ -93,7 +93,9 @@ func TestLoadLongFields(t *testing.T) {
 	exec(t, db, "CREATE TABLE t (id INT PRIMARY KEY, a LONGTEXT, b LONGTEXT)")
 	_, old, _ := gms.SystemVariables.GetGlobal("max_allowed_packet")
 	exec(t, db, "SET GLOBAL max_allowed_packet = 1048576")
-	t.Cleanup(func() { require.NoError(t, gms.SystemVariables.AssignValues(map[string]any{"max_allowed_packet": old})) })
+	t.Cleanup(func() {
+		require.NoError(t, gms.SystemVariables.AssignValues(map[string]any{"max_allowed_packet": old}))
+	})
 	db = open(t, s, "allowAllFiles=true&maxAllowedPacket=4194304")
 	long := strings.Repeat("x", 3<<20)
 	for _, line := range []string{"1\t" + long, "1\t\\n" + long, "1\t\"" + long + "\"\n"} {
