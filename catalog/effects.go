@@ -275,7 +275,7 @@ func (t *Table) noteEffects(b *pebble.Batch, prev, next *coldState, adopted []ot
 		o := &adopted[i]
 		if in, ok := next.tl.Get(o.time); ok && !o.merges {
 			if done, err := timeline.ParseTime(in.Completed, time.UTC); err == nil {
-				at = max(at, index.Seq(done.UnixMicro()))
+				at = max(at, index.Seq(done.UnixMicro())+1000) // known to the millisecond
 			}
 		}
 	}
