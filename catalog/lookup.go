@@ -56,7 +56,10 @@ func (tx *Tx) Lookup(ctx context.Context, t *Table, name string, ranges []KeyRan
 	if o.Lock != LockNone {
 		return tx.lockLookup(ctx, tt, x, want, bounds, o)
 	}
-	v := tt.tableView
+	v, err := tx.plainView(tt, o)
+	if err != nil {
+		return failed(err)
+	}
 	keys, all, err := tx.keysWithin(tt, v, x, bounds)
 	if err != nil {
 		return failed(err)

@@ -305,7 +305,24 @@ func (tx *Tx) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[stora
 	if o.Lock != LockNone {
 		return tx.lockScan(ctx, tt, o)
 	}
-	return tx.scan(ctx, tt, tt.tableView, o)
+	v, err := tx.plainView(tt, o)
+	if err != nil {
+		return failed(err)
+	}
+	return tx.scan(ctx, tt, v, o)
+}
+
+// plainView gives what a read without locks sees.
+func (tx *Tx) plainView(tt *txTable, o ScanOptions) (*tableView, error) {
+	if !o.Current {
+		return tt.tableView, nil
+	}
+	if tt.behind(tx.current(tt)) {
+		if err := tx.renew(tt); err != nil {
+			return nil, err
+		}
+	}
+	return tx.current(tt), nil
 }
 
 func asksMeta(columns []string) bool {

@@ -61,7 +61,10 @@ type ScanOptions struct {
 	// Lock has a transaction lock what it reads: the rows, keys that are absent and, but for ReadCommitted, the ranges in which it looks.
 	// It reads the newest durable commit and its own writes then.
 	Lock LockMode
-	Wait LockWait // with Lock: what a row that another transaction has locked means
+	// Current reads the newest durable commit and the transaction's own writes, and locks nothing: what it gives may be locked afterwards, by
+	// key, and looked at again.
+	Current bool
+	Wait    LockWait // with Lock: what a row that another transaction has locked means
 }
 
 // Object is a definition that belongs to no table folder: a view, a trigger, a routine. Bodies are opaque here.

@@ -36,7 +36,7 @@ const (
 
 // lockFor gives the locks with which a table is read.
 func (t *table) lockFor(ctx *sql.Context, s *Session, tx *catalog.Tx) (catalog.LockMode, catalog.LockWait) {
-	if t.temporary {
+	if t.temporary || t.current {
 		return catalog.LockNone, catalog.LockWaits // the session's own
 	}
 	if t.lock != nil {

@@ -67,6 +67,7 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 		if tx, err = s.txOf(ctx, t.catalog); err != nil {
 			return nil, err
 		}
+		o.Current = t.current
 		if o.Lock, o.Wait = t.lockFor(ctx, s, tx); o.Lock == catalog.LockNone && !t.temporary {
 			if err := s.engine.writeLocks.wait(ctx, s, t.t); err != nil {
 				return nil, err

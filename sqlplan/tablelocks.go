@@ -464,7 +464,8 @@ func (c *heldCheck) table(t *table, alias string, write bool) {
 	}
 	held, ok := c.h.names[strings.ToLower(name)]
 	if !ok { // the alias may be a derived table's, which the front end makes one of the table itself; see checkAliases
-		held, ok = c.h.names[strings.ToLower(t.Name())]
+		name = t.Name()
+		held, ok = c.h.names[strings.ToLower(name)]
 	}
 	switch {
 	case !ok:

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,6 +90,22 @@ func mariadbClient(t *testing.T, host, port string) {
 	require.Equal(t, "ann\n", run("", "c_cli", "-N", "-e", "PREPARE p FROM 'SELECT name FROM t WHERE id = ?'; SET @i = 1; EXECUTE p USING @i;"))
 	require.Contains(t, run("SHOW TABLES; DESCRIBE t; SHOW CREATE TABLE t\\G", "c_cli"), "PRIMARY KEY (`id`)")
 	require.Equal(t, "7\n", run("DELIMITER //\nCREATE PROCEDURE three(a INT) BEGIN SELECT a + 3; END//\nDELIMITER ;\nCALL three(4);", "c_cli", "-N"))
+
+	// 8 clients add to one row: nothing is lost.
+	run("CREATE TABLE counter (id INT PRIMARY KEY, f INT); INSERT INTO counter VALUES (1, 0), (2, 0);", "c_cli")
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			run(strings.Repeat(`UPDATE counter SET f = f + 1 WHERE id = 1;
+				BEGIN;
+				SELECT f INTO @f FROM counter WHERE id = 2 FOR UPDATE;
+				UPDATE counter SET f = @f + 1 WHERE id = 2;
+				COMMIT;
+				`, 10), "c_cli")
+		})
+	}
+	wg.Wait()
+	require.Equal(t, "80\n80\n", run("SELECT f FROM counter ORDER BY id;", "c_cli", "-N"))
 	require.Equal(t, "done\n", run("DROP DATABASE c_cli; SELECT 'done';", "-N"))
 }
 
@@ -182,6 +200,44 @@ func goClient(t *testing.T, p *process) {
 		cancel()
 		require.Error(t, err)
 		require.Less(t, time.Since(start), 10*time.Second)
+
+		// 8 connections add to one row: nothing is lost.
+		exec("CREATE TABLE c_go.counter (id INT PRIMARY KEY, f INT)")
+		exec("INSERT INTO c_go.counter VALUES (1, 0), (2, 0)")
+		errs := make(chan error, 8)
+		for range 8 {
+			go func() { errs <- addTen(ctx, db) }()
+		}
+		for range 8 {
+			require.NoError(t, <-errs)
+		}
+		var first, second int
+		require.NoError(t, db.QueryRow("SELECT MIN(f), MAX(f) FROM c_go.counter").Scan(&first, &second))
+		require.Equal(t, []int{80, 80}, []int{first, second})
 		exec("DROP DATABASE c_go")
 	}
+}
+
+// addTen adds 10 times 1 to two rows, to one by a statement alone, to the other by one that it read with FOR UPDATE.
+func addTen(ctx context.Context, db *sql.DB) error {
+	for range 10 {
+		if _, err := db.ExecContext(ctx, "UPDATE c_go.counter SET f = f + 1 WHERE id = ?", 1); err != nil {
+			return err
+		}
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		var f int
+		if err := tx.QueryRow("SELECT f FROM c_go.counter WHERE id = ? FOR UPDATE", 2).Scan(&f); err != nil {
+			return err
+		}
+		if _, err := tx.Exec("UPDATE c_go.counter SET f = ? WHERE id = 2", f+1); err != nil {
+			return err
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

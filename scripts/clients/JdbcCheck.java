@@ -175,6 +175,46 @@ public class JdbcCheck {
         }
     }
 
+    /** 8 connections add to one row, each statement by itself and read with FOR UPDATE: nothing is lost. */
+    static void counters(boolean serverSide) throws Exception {
+        try (Connection c = connect(); Statement s = c.createStatement()) {
+            s.execute("DROP TABLE IF EXISTS counter");
+            s.execute("CREATE TABLE counter (id INT PRIMARY KEY, f INT)");
+            s.execute("INSERT INTO counter VALUES (1, 0), (2, 0)");
+            Throwable[] problem = new Throwable[1];
+            Thread[] threads = new Thread[8];
+            for (int t = 0; t < threads.length; t++) {
+                threads[t] = new Thread(() -> {
+                    try (Connection w = connect("useServerPrepStmts=" + serverSide);
+                            PreparedStatement add = w.prepareStatement("UPDATE counter SET f = f + 1 WHERE id = ?");
+                            PreparedStatement read = w.prepareStatement("SELECT f FROM counter WHERE id = ? FOR UPDATE");
+                            PreparedStatement set = w.prepareStatement("UPDATE counter SET f = ? WHERE id = 2")) {
+                        for (int i = 0; i < 10; i++) {
+                            w.setAutoCommit(true);
+                            add.setInt(1, 1);
+                            same(add.executeUpdate(), 1);
+                            w.setAutoCommit(false);
+                            read.setInt(1, 2);
+                            try (ResultSet r = read.executeQuery()) {
+                                r.next();
+                                set.setInt(1, r.getInt(1) + 1);
+                            }
+                            same(set.executeUpdate(), 1);
+                            w.commit();
+                        }
+                    } catch (Throwable e) {
+                        problem[0] = e;
+                    }
+                });
+                threads[t].start();
+            }
+            for (Thread t : threads) t.join();
+            if (problem[0] != null) throw new AssertionError(problem[0]);
+            same(count(c, "counter WHERE f = 80"), 2L);
+            s.execute("DROP TABLE counter");
+        }
+    }
+
     public static void main(String[] a) throws Exception {
         host = a[0];
         port = a[1];
@@ -182,6 +222,8 @@ public class JdbcCheck {
         password = a.length > 3 ? a[3] : "";
         check(false);
         check(true);
+        counters(false);
+        counters(true);
         System.out.println("ok");
     }
 }

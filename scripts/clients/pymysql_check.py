@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What a PyMySQL program expects of a MySQL server: pymysql_check.py HOST PORT USER PASSWORD. Ends with "ok"."""
-import datetime, decimal, os, sys, tempfile, time
+import datetime, decimal, os, sys, tempfile, threading, time
 import pymysql
 
 H, P, U, W = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -103,6 +103,36 @@ same(k.fetchone(), (bytes(range(256)),))
 s = connect(database="c_py", cursorclass=pymysql.cursors.SSCursor).cursor()
 s.execute("WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 900) SELECT i FROM n")
 same(sum(r[0] for r in s), 900 * 901 // 2)
+
+# 8 connections add to one row: nothing is lost.
+k.execute("CREATE TABLE counter (id INT PRIMARY KEY, f INT)")
+k.execute("INSERT INTO counter VALUES (1, 0), (2, 0)")
+problems = []
+
+
+def add():
+    try:
+        c = connect(database="c_py")
+        u = c.cursor()
+        for _ in range(10):
+            u.execute("UPDATE counter SET f = f + 1 WHERE id = 1")
+            c.commit()
+            u.execute("SELECT f FROM counter WHERE id = 2 FOR UPDATE")
+            u.execute("UPDATE counter SET f = %s WHERE id = 2", (u.fetchone()[0] + 1,))
+            c.commit()
+        c.close()
+    except Exception as e:
+        problems.append(e)
+
+
+threads = [threading.Thread(target=add) for _ in range(8)]
+for x in threads:
+    x.start()
+for x in threads:
+    x.join()
+same(problems, [])
+k.execute("SELECT f FROM counter ORDER BY id")
+same(k.fetchall(), ((80,), (80,)))
 
 k.execute("DROP DATABASE c_py")
 print("ok")

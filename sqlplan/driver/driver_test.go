@@ -219,3 +219,53 @@ func TestNames(t *testing.T) {
 	require.True(t, at.Equal(summer), "%s", at)
 	require.Equal(t, 12, at.Hour())
 }
+
+// TestCounters: 8 connections add 10 times 1 to a row, by single statements and in transactions. Nothing is lost, and nobody
+// sees an error.
+func TestCounters(t *testing.T) {
+	db := openDB(t, t.TempDir())
+	defer db.Close()
+	exec(t, db, "CREATE DATABASE d")
+	exec(t, db, "CREATE TABLE d.t (id INT PRIMARY KEY, f INT)")
+	exec(t, db, "INSERT INTO d.t VALUES (0, 0), (1, 0), (2, 0), (3, 0)")
+	ctx := context.Background()
+	add := func(level sql.IsolationLevel, id int) error {
+		tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		var f int
+		if err := tx.QueryRow("SELECT f FROM d.t WHERE id = ? FOR UPDATE", id).Scan(&f); err != nil {
+			return err
+		}
+		if _, err := tx.Exec("UPDATE d.t SET f = ? WHERE id = ?", f+1, id); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	errs := make(chan error, 8)
+	for range 8 {
+		go func() {
+			for range 10 {
+				if _, err := db.Exec("UPDATE d.t SET f = f + 1 WHERE id = 0"); err != nil {
+					errs <- err
+					return
+				}
+				for i, level := range []sql.IsolationLevel{sql.LevelDefault, sql.LevelReadCommitted, sql.LevelSerializable} {
+					if err := add(level, i+1); err != nil {
+						errs <- err
+						return
+					}
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for range 8 {
+		require.NoError(t, <-errs)
+	}
+	var low, high int
+	require.NoError(t, db.QueryRow("SELECT MIN(f), MAX(f) FROM d.t").Scan(&low, &high))
+	require.Equal(t, []int{80, 80}, []int{low, high})
+}

@@ -43,6 +43,7 @@ var kinds = compileKinds([]kind{
 	{Kind: sql.ErrUnsupportedFeature, code: code{1235, "42000", "This version of lakesql doesn't yet support '$1'"}},
 	{Kind: sql.ErrIndexIDAlreadyRegistered, code: code{1061, "42000", "Duplicate key name '$1'"}},
 	{Kind: sql.ErrTableNotFound, code: code{1146, "42S02", "Table '$1' doesn't exist"}},
+	{Kind: sql.ErrUnresolvedTableLock, code: code{3568, "HY000", "Unresolved table name `$1` in locking clause."}},
 	{Kind: sql.ErrUnknownTable, code: code{1051, "42S02", "Unknown table '$1'"}},
 	{Kind: sql.ErrTableAlreadyExists, code: code{1050, "42S01", "Table '$1' already exists"}},
 	{Kind: sql.ErrColumnNotFound, code: code{1054, "42S22", "Unknown column '$1' in 'field list'"}},
