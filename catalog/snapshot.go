@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"sync"
@@ -274,21 +275,97 @@ func failed(err error) iter.Seq2[storage.Batch, error] {
 	return func(yield func(storage.Batch, error) bool) { yield(storage.Batch{}, err) }
 }
 
-// held keeps the snapshot open while a scan runs.
+// held keeps the snapshot open while a scan runs, and ends the scan when the snapshot gets too old. A file that another engine removed
+// behind it is ErrSnapshot if rows were given before.
 func (s *snapshot) held(ctx context.Context, in iter.Seq2[storage.Batch, error]) iter.Seq2[storage.Batch, error] {
 	return func(yield func(storage.Batch, error) bool) {
 		s.hold()
 		defer s.release()
+		sent := false
 		for b, err := range in {
 			if cerr := ctx.Err(); cerr != nil {
 				yield(storage.Batch{}, context.Cause(ctx))
 				return
 			}
+			if err == nil {
+				err = s.readable()
+			} else if sent && errors.Is(err, storage.ErrNotExist) {
+				err = fmt.Errorf("%w: %w", ErrSnapshot, err)
+			}
+			if err != nil {
+				b = storage.Batch{}
+			}
+			sent = sent || b.Rows > 0
 			if !yield(b, err) || err != nil {
 				return
 			}
 		}
 	}
+}
+
+// readable is ErrSnapshot once the snapshot is older than Options.SnapshotMax.
+func (s *snapshot) readable() error {
+	if age := time.Since(s.taken); age > s.c.o.SnapshotMax {
+		return fmt.Errorf("%w: it is %s old, the limit is %s", ErrSnapshot, age.Truncate(time.Millisecond), s.c.o.SnapshotMax)
+	}
+	return nil
+}
+
+// again runs a scan again that found a file gone before it gave a row, since another engine's cleaner was there: on the state that the
+// timeline has now. That is possible for a transaction that has read nothing else and written nothing.
+func (tx *Tx) again(ctx context.Context, t *Table, o ScanOptions, first iter.Seq2[storage.Batch, error]) iter.Seq2[storage.Batch, error] {
+	return func(yield func(storage.Batch, error) bool) {
+		sent := false
+		for b, err := range first {
+			if err != nil && !sent && errors.Is(err, storage.ErrNotExist) && tx.alone(t) {
+				t.folderTime.Store(0)
+				if rerr := firstError(t.refresh(ctx), tx.moveOn()); rerr != nil {
+					yield(storage.Batch{}, rerr)
+					return
+				}
+				tt, terr := tx.table(ctx, t)
+				if terr != nil {
+					yield(storage.Batch{}, terr)
+					return
+				}
+				for b, err := range tx.scan(ctx, tt, tt.tableView, o) {
+					if !yield(b, err) || err != nil {
+						return
+					}
+				}
+				return
+			}
+			sent = sent || b.Rows > 0
+			if !yield(b, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// alone tells whether the transaction has used no other table and written nothing.
+func (tx *Tx) alone(t *Table) bool {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	return !tx.done && tx.ops == 0 && len(tx.order) == 1 && tx.order[0].t == t
+}
+
+// moveOn moves a transaction that has not written anything to the newest state.
+func (tx *Tx) moveOn() error {
+	s, err := tx.c.newSnapshot()
+	if err != nil {
+		return err
+	}
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	for _, tt := range tx.order {
+		tx.letGo(tt)
+		tt.close()
+	}
+	old := tx.snap
+	tx.snap, tx.tabs, tx.order = s, map[index.TableID]*txTable{}, nil
+	old.close()
+	return nil
 }
 
 // Scan gives all rows of the table as the transaction sees it.
@@ -309,7 +386,7 @@ func (tx *Tx) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[stora
 	if err != nil {
 		return failed(err)
 	}
-	return tx.scan(ctx, tt, v, o)
+	return tx.again(ctx, t, o, tx.scan(ctx, tt, v, o))
 }
 
 // plainView gives what a read without locks sees.
@@ -344,20 +421,7 @@ func (tx *Tx) settleMeta(ctx context.Context, t *Table) error {
 	if err := tx.c.Flush(ctx, "a reader asks for meta columns", t); err != nil {
 		return err
 	}
-	s, err := tx.c.newSnapshot()
-	if err != nil {
-		return err
-	}
-	tx.mu.Lock()
-	defer tx.mu.Unlock()
-	for _, tt := range tx.order {
-		tx.letGo(tt)
-		tt.close()
-	}
-	old := tx.snap
-	tx.snap, tx.tabs, tx.order = s, map[index.TableID]*txTable{}, nil
-	old.close()
-	return nil
+	return tx.moveOn()
 }
 
 func (tx *Tx) scan(ctx context.Context, tt *txTable, v *tableView, o ScanOptions) iter.Seq2[storage.Batch, error] {

@@ -105,6 +105,9 @@ func (tx *Tx) table(ctx context.Context, t *Table) (*txTable, error) {
 	if tx.done {
 		return nil, fmt.Errorf("%w: the transaction is over", ErrClosed)
 	}
+	if err := tx.snap.readable(); err != nil {
+		return nil, err
+	}
 	if tt := tx.tabs[t.id]; tt != nil {
 		return tt, nil
 	}

@@ -47,8 +47,10 @@ const stateGeneral = "HY000"
 // Errors of locks, with MySQL's texts.
 var (
 	errDeadlock = mysql.NewSQLError(mysql.ERLockDeadlock, "40001", "Deadlock found when trying to get lock; try restarting transaction")
-	errLockWait = mysql.NewSQLError(erLockWait, stateGeneral, "Lock wait timeout exceeded; try restarting transaction")
-	errNoWait   = mysql.NewSQLError(3572, stateGeneral, "Statement aborted because lock(s) could not be acquired immediately and NOWAIT is set.")
+	// A snapshot that is too old, or whose files another engine removed, is to the client what a changed table is.
+	errTableChanged = mysql.NewSQLError(1412, stateGeneral, "Table definition has changed, please retry transaction")
+	errLockWait     = mysql.NewSQLError(erLockWait, stateGeneral, "Lock wait timeout exceeded; try restarting transaction")
+	errNoWait       = mysql.NewSQLError(3572, stateGeneral, "Statement aborted because lock(s) could not be acquired immediately and NOWAIT is set.")
 )
 
 // mysqlError gives an error of the packages below as one whose number the front end finds. It finds numbers on bare errors
@@ -89,6 +91,8 @@ func mysqlError(err error) error {
 		return at(erCrashed, stateGeneral)
 	case errors.Is(err, catalog.ErrConflict):
 		return errDeadlock
+	case errors.Is(err, catalog.ErrSnapshot):
+		return errTableChanged
 	case errors.Is(err, catalog.ErrLockTimeout):
 		return errLockWait
 	case errors.Is(err, catalog.ErrLocked):
