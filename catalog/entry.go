@@ -200,6 +200,7 @@ type keyState struct {
 	mine   bool   // that row is one that the transaction staged
 	hot    bool   // that row stands in the journal, at from
 	from   packetPlace
+	again  bool      // that row was written after its key had been deleted, in one commit: what replaces it has to say so, too
 	at     index.Seq // of the snapshot
 
 	view   *tableView     // where it was looked up
@@ -331,7 +332,7 @@ func (s *snapshot) find(tt *tableView, f *index.RecentFinder, ikey []byte, st *k
 				return err
 			}
 			st.exists, st.had, st.key, st.oldKey, st.part, st.packet = true, true, p.key, p.key, p.part, &p
-			st.hot, st.from = true, packetPlace{rec.Seq, rec.Ord}
+			st.hot, st.from, st.again = true, packetPlace{rec.Seq, rec.Ord}, p.again
 			return nil
 		}
 	}

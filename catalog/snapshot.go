@@ -87,7 +87,7 @@ func (s *snapshot) getFrom(ctx context.Context, tt *tableView, ikey []byte, st *
 		if row, err = d.decodeRow(p.schema, p.row); err != nil {
 			return nil, "", "", false, err
 		}
-		st.hot, st.from = true, packetPlace{rec.Seq, rec.Ord}
+		st.hot, st.from, st.again = true, packetPlace{rec.Seq, rec.Ord}, p.again
 		if !cold || loc.Seq <= rec.Seq || d.merge != storage.EventTime || d.ordering < 0 {
 			return row, p.key, p.part, true, nil
 		}
@@ -96,7 +96,7 @@ func (s *snapshot) getFrom(ctx context.Context, tt *tableView, ikey []byte, st *
 		if err != nil || !ok || compareOrdering(crow[d.ordering], row[d.ordering]) <= 0 {
 			return row, p.key, p.part, true, err
 		}
-		st.hot, st.loc = false, loc
+		st.hot, st.again, st.loc = false, false, loc
 		return crow, ckey, cpart, true, nil
 	}
 	if !cold {

@@ -358,7 +358,7 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 	if err := tt.image(st, old); err != nil {
 		return err
 	}
-	w := write{ikey: ikey, row: row, key: d.recordKey(row), part: part}.onto(st)
+	w := write{ikey: ikey, row: row, key: d.recordKey(row), part: part, again: st.again}.onto(st)
 	if st.entry >= 0 {
 		w.again = tt.entries[st.entry].again()
 	}
