@@ -49,9 +49,9 @@ func (s *baseSink) Write(b []byte) (int, error) {
 		s.held = append(s.held, b...)
 		return len(b), nil
 	}
+	s.sum = crc32.Update(s.sum, castagnoli, b) // before the writer may change the buffer; a short write ends the file
 	n, err := s.out.Write(b)
 	s.written += int64(n)
-	s.sum = crc32.Update(s.sum, castagnoli, b[:n])
 	return n, err
 }
 

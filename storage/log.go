@@ -306,6 +306,7 @@ func WriteLog(ctx context.Context, s Store, name string, instant InstantTime, sc
 	if err != nil {
 		return LogStats{}, fmt.Errorf("writing log %s: %w", name, err)
 	}
+	st := LogStats{Bytes: int64(len(file)), Blocks: blocks, Sum: crc32.Checksum(file, castagnoli)} // the writer may change the buffer
 	w, err := s.Create(ctx, name)
 	if err != nil {
 		return LogStats{}, fmt.Errorf("writing log %s: %w", name, err)
@@ -316,7 +317,7 @@ func WriteLog(ctx context.Context, s Store, name string, instant InstantTime, sc
 	if err := w.Commit(); err != nil {
 		return LogStats{}, fmt.Errorf("writing log %s: %w", name, err)
 	}
-	return LogStats{Bytes: int64(len(file)), Blocks: blocks, Sum: crc32.Checksum(file, castagnoli)}, nil
+	return st, nil
 }
 
 func encodeLog(instant InstantTime, schema *Schema, id FileID, puts []LogRecord, dels []LogDelete) (file []byte, blocks int, err error) {
