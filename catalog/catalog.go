@@ -63,6 +63,9 @@ type Metrics struct {
 	OvertakenTotal atomic.Int64 // flushes that were planned anew since another engine completed an instant meanwhile
 	LocksLostTotal atomic.Int64 // table locks that another engine removed while they were held
 	KeptBytes      atomic.Int64 // bytes of replaced slices that are kept for reads of the past, now
+	LargeTotal     atomic.Int64 // transactions that wrote files before their commit
+	StagedTotal    atomic.Int64 // rows that they wrote into files
+	RedrawnTotal   atomic.Int64 // rows that were written again, since another instant was completed meanwhile
 	LateRowsTotal  atomic.Int64 // buffered rows that lost against a newer row of another engine
 	FullTotal      atomic.Int64 // writes that were refused for want of room
 	DiskFullTotal  atomic.Int64 // times that the disk was met full

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
 )
 
 // crashLog is what a workload was told: a commit is begun before it is acknowledged.
@@ -44,6 +45,27 @@ func crashTables(ctx context.Context, c *Catalog) error {
 		}
 	}
 	return nil
+}
+
+// crashInsert adds the row of commit n; every third one is loaded, into files that are staged.
+func crashInsert(ctx context.Context, tx *Tx, tab *Table, n int64, row storage.Row) error {
+	if n%3 != 0 {
+		return tx.Insert(ctx, tab, row)
+	}
+	b, err := tx.BulkInsert(ctx, tab, DuplicateFail)
+	if err != nil {
+		return err
+	}
+	defer b.Abort()
+	rows := storage.NewBuilder(tab.Spec().Schema)
+	if err := rows.Append(row); err != nil {
+		return err
+	}
+	if err := b.Append(rows.Batch()); err != nil {
+		return err
+	}
+	_, err = b.Finish()
+	return err
 }
 
 // crashCommit makes commit n over all three tables.
@@ -76,7 +98,7 @@ func crashCommit(ctx context.Context, c *Catalog, n int64) error {
 		} else if err := tx.Insert(ctx, tab, wide(storage.Row{int32(0), "n", n})); err != nil {
 			return err
 		}
-		if err := tx.Insert(ctx, tab, wide(storage.Row{int32(n), fmt.Sprint("p", n%3), n})); err != nil {
+		if err := crashInsert(ctx, tx, tab, n, wide(storage.Row{int32(n), fmt.Sprint("p", n%3), n})); err != nil {
 			return err
 		}
 		if n > 5 {
@@ -154,6 +176,30 @@ func crashCheck(c *Catalog) (int64, error) {
 		}
 	}
 	return n, nil
+}
+
+// crashLeft looks for what a start should have removed: staged folders, and base files of no instant.
+func crashLeft(c *Catalog) error {
+	ctx := context.Background()
+	for _, t := range c.tablesByID() {
+		d, cold := t.def.Load(), c.cold(t.id)
+		for in, err := range c.store.List(ctx, join(d.dir, stagedFolder)) {
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("table %s: %s is left in %s", d, in.Name, stagedFolder)
+		}
+		view, err := timeline.BuildView(ctx, c.store, d.dir, cold.tl)
+		if err != nil {
+			return err
+		}
+		for part, f := range view.Files() {
+			if f.Version == 0 && !cold.tl.Counts(f.Instant) {
+				return fmt.Errorf("table %s: %s is left in partition %q", d, f.Name, part)
+			}
+		}
+	}
+	return nil
 }
 
 // crashWork commits and flushes until stop says so.
@@ -237,7 +283,8 @@ func TestCrash(t *testing.T) {
 	r := rand.New(rand.NewPCG(uint64(envInt("SEED", 1)), 3))
 	for done := 0; done < cases; {
 		fs := newCloneFS()
-		c := testOpen(t, fs, Options{})
+		o := Options{StageRows: []int{0, 2}[done/20%2]} // with 2, the changes of each commit go into files
+		c := testOpen(t, fs, o)
 		require.NoError(t, crashTables(ctx, c))
 		l := &crashLog{}
 		var over atomic.Bool
@@ -263,10 +310,11 @@ func TestCrash(t *testing.T) {
 		require.NoError(t, c.Close(ctx))
 		for i, k := range clones {
 			what := fmt.Sprintf("clone %d of %d commits, %d%% unsynced", done+i, k.acked, k.rate)
-			c := testOpen(t, k.fs, Options{})
+			c := testOpen(t, k.fs, o)
 			n, err := crashCheck(c)
 			require.NoError(t, err, what)
 			require.GreaterOrEqual(t, n, int64(k.acked), what)
+			require.NoError(t, crashLeft(c), what)
 			// Work goes on, and what it leaves is read alike by a warehouse that knows only the files.
 			l := &crashLog{acked: int(n)}
 			left := 8
@@ -328,7 +376,7 @@ func TestFaults(t *testing.T) {
 func faultRun(t *testing.T, fs vfs.FS, n int32) (acked int64) {
 	ctx := context.Background()
 	acked = 2
-	c, err := Open(ctx, "data", Options{FS: fs})
+	c, err := Open(ctx, "data", Options{FS: fs, StageRows: []int{0, 2}[n%2]})
 	if err != nil {
 		return acked
 	}

@@ -460,7 +460,8 @@ type flushRow struct {
 	oldKey  string // record key text of that row
 	key     string // record key text of the new row, known when it is written
 
-	from *outFile // the group that deletes the cold row
+	from  *outFile // the group that deletes the cold row
+	entry *txEntry // of a large statement: the row does not stand in the journal
 
 	// where the row goes, filled while writing
 	file *outFile
@@ -493,6 +494,7 @@ type flush struct {
 	instant storage.InstantTime
 	cut     index.Seq
 	intent  *intent
+	dir     string // object name of the folder of the files; "": the table's
 
 	rows  []*flushRow
 	stale []staleRecent // older recent entries of the same keys

@@ -58,12 +58,23 @@ func (f *flush) write(ctx context.Context) error {
 
 // load reads a row of the flush from the journal.
 func (f *flush) load(r *flushRow) (packetRow, storage.Row, error) {
-	p, err := f.packets.read(r.seq, r.ord)
-	if err != nil {
+	var p packetRow
+	var err error
+	if r.entry != nil {
+		p = r.entry.decoded()
+	} else if p, err = f.packets.read(r.seq, r.ord); err != nil {
 		return p, nil, err
 	}
 	row, err := f.d.decodeRow(p.schema, p.row)
 	return p, row, err
+}
+
+// object is where a file of the flush is written.
+func (f *flush) object(o *outFile) string {
+	if f.dir != "" {
+		return join(f.dir, o.part, o.name)
+	}
+	return f.d.object(o.part, o.name)
 }
 
 func (f *flush) seqNo(o *outFile, n int64) string {
@@ -86,7 +97,7 @@ func (f *flush) writeBase(ctx context.Context, o *outFile) (err error) {
 			}
 		}
 	}
-	w, err := storage.CreateBase(ctx, c.store, d.object(o.part, o.name), d.spec.Schema, storage.BaseOptions{ExpectedRows: int(expected)})
+	w, err := storage.CreateBase(ctx, c.store, f.object(o), d.spec.Schema, storage.BaseOptions{ExpectedRows: int(expected)})
 	if err != nil {
 		return err
 	}
@@ -212,7 +223,7 @@ func (f *flush) writeLog(ctx context.Context, o *outFile) error {
 			dels[i].OrderingType = d.spec.Schema.Fields[d.ordering].Type
 		}
 	}
-	st, err := storage.WriteLog(ctx, c.store, d.object(o.part, o.name), f.instant, d.spec.Schema, o.id, puts, dels)
+	st, err := storage.WriteLog(ctx, c.store, f.object(o), f.instant, d.spec.Schema, o.id, puts, dels)
 	if err != nil {
 		return err
 	}

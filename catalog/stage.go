@@ -49,6 +49,9 @@ type stagedRun struct {
 	hints []*keyTable            // by secondary index: values → index key (UNIQUE, no NULL) or values and key → length of the values
 	keep  bool                   // places name the index values too, so that a row can be taken back unread
 	done  bool
+	// folded: its rows are small writes of the transaction, with their own hints and their own check for conflicts.
+	folded bool
+	err    error // first failure: nothing of the run can be committed after it
 
 	buf, hint []byte
 }
@@ -64,6 +67,7 @@ type stagedFile struct {
 	w     *storage.BaseWriter
 	rows  int64
 	size  int64
+	sum   uint32 // CRC-32C
 	dead  map[int64]bool // rows that a later one of the run replaced
 }
 
@@ -233,7 +237,7 @@ func (f *stagedFile) commit(ctx context.Context) (err error) {
 	w := f.w
 	f.rows = w.Rows()
 	f.size, err = w.Commit(ctx)
-	f.w = nil
+	f.w, f.sum = nil, w.Sum()
 	return err
 }
 
@@ -270,10 +274,11 @@ func (r *stagedRun) kill(ikey []byte, p place) error {
 }
 
 // cut makes every row of the run readable: files that are being written end here.
-func (r *stagedRun) cut(ctx context.Context) error {
-	if r.done {
-		return nil
+func (r *stagedRun) cut(ctx context.Context) (err error) {
+	if r.done || r.err != nil {
+		return r.err
 	}
+	defer func() { r.err = err }()
 	for _, part := range sortedKeys(r.open) {
 		if err := r.closeFile(ctx, r.open[part]); err != nil {
 			return err

@@ -18,14 +18,18 @@ import (
 	"github.com/lakesql/lakesql/timeline"
 )
 
-// stagedTables gives the tables of which the transaction staged rows, in the order of their ids.
-func (tx *Tx) stagedTables() (out []*txTable) {
+// stagedTables gives the tables of which the transaction staged rows, or changes so many that they go into files, in the order of their ids.
+func (tx *Tx) stagedTables() (out []*txTable, err error) {
 	for _, tt := range sortedByID(tx.order) {
-		if tt.hasStaged() {
-			out = append(out, tt)
+		if !tt.hasStaged() && !tt.foldable() {
+			continue
 		}
+		if _, err := tx.stage(tt); err != nil {
+			return nil, err
+		}
+		out = append(out, tt)
 	}
-	return out
+	return out, nil
 }
 
 func (tt *txTable) hasStaged() bool { return tt.staged != nil && tt.staged.count() > 0 }
@@ -49,6 +53,7 @@ type stagedTable struct {
 	view    *timeline.View
 	tl      *timeline.Timeline
 	cold    *coldState
+	folded  folded
 }
 
 // sortedTable is a file that the state's database takes in with the decision.
@@ -119,6 +124,7 @@ func (c *Catalog) commitStaged(ctx context.Context, tx *Tx, changes []change, ta
 		}
 	}
 	c.metrics.CommitsTotal.Add(1)
+	c.metrics.LargeTotal.Add(1)
 	c.wake()
 	return nil
 }
@@ -133,6 +139,10 @@ func (sc *stagedCommit) prepare(ctx context.Context, st *stagedTable) error {
 		if err := r.finish(ctx); err != nil {
 			return err
 		}
+	}
+	fold, err := sc.unbuffer(ctx, st)
+	if err != nil {
+		return err
 	}
 	if err := t.resolveIntent(ctx); err != nil {
 		return err
@@ -168,6 +178,11 @@ func (sc *stagedCommit) prepare(ctx context.Context, st *stagedTable) error {
 		Stats: map[string][]timeline.WriteStat{}, Operation: timeline.OpInsert,
 		Extra: map[string]string{timeline.ExtraSchema: d.spec.Schema.Avro(false), extraWarehouse: c.id, extraBin: newID()},
 	}
+	if fold {
+		if err := sc.fold(ctx, st); err != nil {
+			return err
+		}
+	}
 	action := timeline.Commit
 	if d.spec.MergeOnRead {
 		action = timeline.DeltaCommit
@@ -181,6 +196,12 @@ func (sc *stagedCommit) prepare(ctx context.Context, st *stagedTable) error {
 		st.meta.Stats[f.part] = append(st.meta.Stats[f.part], timeline.WriteStat{
 			FileID: f.id, Partition: f.part, Path: join(f.part, f.name), NumWrites: f.rows, NumInserts: f.rows, WriteBytes: f.size, FileSize: f.size,
 		})
+		noteSum(st.meta, f.name, f.sum)
+	}
+	for _, o := range st.folded.files {
+		in.Files[o.part] = append(in.Files[o.part], o.name)
+		st.meta.Stats[o.part] = append(st.meta.Stats[o.part], o.stat)
+		st.meta.Operation = timeline.OpUpsert
 	}
 	in.Meta = st.meta.Encode()
 	st.cold = c.cold(t.id)
@@ -229,6 +250,7 @@ func (s *stage) redraw(ctx context.Context) error {
 		if err := f.commit(ctx); err != nil {
 			return err
 		}
+		c.metrics.RedrawnTotal.Add(f.rows)
 		if err := s.drop(&old); err != nil {
 			return err
 		}
@@ -241,7 +263,8 @@ var errFound = errors.New("catalog: found")
 // conflicts looks for commits in (after, upTo] that changed a key or took a UNIQUE value of staged rows.
 func (sc *stagedCommit) conflicts(st *stagedTable, after, upTo index.Seq) error {
 	t, c := st.t, sc.c
-	if upTo <= after {
+	runs := slices.DeleteFunc(slices.Clone(st.staged.runs), func(r *stagedRun) bool { return r.folded })
+	if upTo <= after || len(runs) == 0 {
 		return nil
 	}
 	conflict := func(key string) error {
@@ -249,7 +272,7 @@ func (sc *stagedCommit) conflicts(st *stagedTable, after, upTo index.Seq) error 
 	}
 	key := ""
 	err := eachPacket(c.db, t.id, after, upTo, func(_ index.Seq, _ uint32, p packetRow) error {
-		for _, r := range st.staged.runs {
+		for _, r := range runs {
 			if _, ok, err := r.find(p.ikey); err != nil {
 				return err
 			} else if ok {
@@ -273,7 +296,7 @@ func (sc *stagedCommit) conflicts(st *stagedTable, after, upTo index.Seq) error 
 			if err != nil {
 				return err
 			}
-			for _, r := range st.staged.runs {
+			for _, r := range runs {
 				if _, ok, err := r.owner(i, values); err != nil {
 					return err
 				} else if ok {
@@ -299,7 +322,7 @@ func (sc *stagedCommit) conflicts(st *stagedTable, after, upTo index.Seq) error 
 		return err
 	}
 	defer p.Close()
-	for _, r := range st.staged.runs {
+	for _, r := range runs {
 		var inner error
 		err := r.keys.within(index.Bounds{}, func(k, v []byte) bool {
 			var ok bool
@@ -382,6 +405,21 @@ func (k *tableSink) add(key, value []byte, del bool) (err error) {
 	return k.w.Set(key, value)
 }
 
+// upTo writes the changes before a key (nil: all) and gives those that are left; one of the key itself takes its place.
+func (k *tableSink) upTo(over []op, key []byte) (left []op, same bool, err error) {
+	for len(over) > 0 && (key == nil || over[0].key <= textView(key)) {
+		o := over[0]
+		over = over[1:]
+		if err := k.add(bytesView(o.key), bytesView(o.value), o.del); err != nil {
+			return over, false, err
+		}
+		if key != nil && o.key == textView(key) {
+			return over, true, nil
+		}
+	}
+	return over, false, nil
+}
+
 func (k *tableSink) end() error {
 	if k.w == nil {
 		return nil
@@ -405,16 +443,23 @@ func (sc *stagedCommit) writeIndex() error {
 	for _, st := range sc.tables {
 		sink := &tableSink{sc: sc}
 		s := st.staged
+		over := st.folded.locs
 		var inner error
 		put := func(r *stagedRun, k, v []byte) bool {
 			p := decodePlace(textView(v))
 			key, value = index.AppendStaged(key[:0], value[:0], st.t.id, k, s.no, r.files[p.file].group, p.row, p.key)
-			if inner = sink.add(key, value, false); inner == nil && sink.w.Raw().EstimatedSize() > tableBytes {
+			if over, _, inner = sink.upTo(over, key); inner == nil {
+				inner = sink.add(key, value, false)
+			}
+			if inner == nil && sink.w.Raw().EstimatedSize() > tableBytes {
 				inner = sink.end()
 			}
 			return inner == nil
 		}
-		err := mergeRuns2(s.runs, func(r *stagedRun) *keyTable { return r.keys }, put)
+		err := mergeKeys(s.runs, func(r *stagedRun) *keyTable { return r.keys }, put)
+		if err == nil && inner == nil {
+			_, _, inner = sink.upTo(over, nil)
+		}
 		if err := firstError(err, inner, sink.end()); err != nil {
 			return err
 		}
@@ -447,20 +492,6 @@ func (sc *stagedCommit) writeHints(st *stagedTable) error {
 		return err
 	}
 	sink := &tableSink{sc: sc}
-	// upTo writes the changes before a key; one of the key itself takes its place.
-	upTo := func(key []byte) (same bool, err error) {
-		for len(over) > 0 && (key == nil || over[0].key <= textView(key)) {
-			o := over[0]
-			over = over[1:]
-			if err := sink.add(bytesView(o.key), bytesView(o.value), o.del); err != nil {
-				return false, err
-			}
-			if key != nil && o.key == textView(key) {
-				return true, nil
-			}
-		}
-		return false, nil
-	}
 	var key, value []byte
 	order := make([]int, len(st.def.indexes))
 	for i := range order {
@@ -477,7 +508,7 @@ func (sc *stagedCommit) writeHints(st *stagedTable) error {
 			}
 			key, value = index.AppendHint(key[:0], value[:0], st.t.id, x.no, values, ikey)
 			var same bool
-			if same, inner = upTo(key); inner == nil && !same {
+			if over, same, inner = sink.upTo(over, key); inner == nil && !same {
 				inner = sink.add(key, value, false)
 			}
 			if inner == nil && sink.w.Raw().EstimatedSize() > tableBytes {
@@ -485,17 +516,17 @@ func (sc *stagedCommit) writeHints(st *stagedTable) error {
 			}
 			return inner == nil
 		}
-		err := mergeRuns2(st.staged.runs, func(r *stagedRun) *keyTable { return r.hints[n] }, put)
+		err := mergeKeys(st.staged.runs, func(r *stagedRun) *keyTable { return r.hints[n] }, put)
 		if err := firstError(err, inner); err != nil {
 			return err
 		}
 	}
-	_, err = upTo(nil)
+	_, _, err = sink.upTo(over, nil)
 	return firstError(err, sink.end())
 }
 
-// mergeRuns2 calls f for the keys of a key table of each run, ascending, until it answers false. No key is in two runs.
-func mergeRuns2(runs []*stagedRun, table func(*stagedRun) *keyTable, f func(r *stagedRun, k, v []byte) bool) error {
+// mergeKeys calls f for the keys of a key table of each run, ascending, until it answers false. No key is in two runs.
+func mergeKeys(runs []*stagedRun, table func(*stagedRun) *keyTable, f func(r *stagedRun, k, v []byte) bool) error {
 	if len(runs) == 1 {
 		return table(runs[0]).within(index.Bounds{}, func(k, v []byte) bool { return f(runs[0], k, v) })
 	}
@@ -595,7 +626,7 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 	seq := c.clock.next()
 	b := c.db.NewBatch()
 	defer b.Close()
-	rec, counts, grown, err := c.writeChanges(tx, b, seq, sc.changes)
+	rec, counts, grown, err := c.writeChanges(tx, b, seq, sc.journal())
 	if err != nil {
 		return err
 	}
@@ -618,6 +649,14 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 			}
 		}
 		nexts[i] = next
+		for _, o := range st.folded.dead {
+			if err := c.index.PutDead(b, t.id, o.part, o.key, o.Dead); err != nil {
+				return err
+			}
+		}
+		if st.folded.deletes {
+			t.forget(seq)
+		}
 		for _, f := range s.live() {
 			if _, err := c.index.GroupNumber(b, t.id, f.part, f.id); err != nil {
 				return err
@@ -659,14 +698,26 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 		t := st.t
 		t.intent.Decided, t.intent.Cut = true, seq
 		t.unfinished = true
-		t.rows.Add(st.staged.count())
 		large, _ := nexts[i].effectOf(st.staged.instant)
 		t.hist.add(st.staged.instant, large)
+		n := st.staged.count()
+		t.rows.Add(n + st.folded.rows)
+		c.metrics.StagedTotal.Add(n)
 		c.setCold(t.id, nexts[i])
 	}
 	c.noteCommit(seq, at, counts, grown)
 	c.advance(seq)
 	return nil
+}
+
+// journal gives the changes that go through the journal.
+func (sc *stagedCommit) journal() (out []change) {
+	for _, ch := range sc.changes {
+		if !slices.ContainsFunc(sc.tables, func(st *stagedTable) bool { return st.folded.entries[ch.e] }) {
+			out = append(out, ch)
+		}
+	}
+	return out
 }
 
 // tablesOf writes the changes of a batch into sorted tables and gives the paths of all, in order.
@@ -818,7 +869,7 @@ func (t *Table) publishStaged(ctx context.Context, in *intent, found timeline.In
 	p.Zone = d.zone
 	for _, part := range sortedKeys(in.Files) {
 		for _, name := range in.Files[part] {
-			if err := p.Mark(ctx, part, name, timeline.MarkCreate); err != nil {
+			if err := p.Mark(ctx, part, name, t.markerOf(part, name, in.Instant)); err != nil {
 				return err
 			}
 		}
@@ -839,6 +890,19 @@ func (t *Table) publishStaged(ctx context.Context, in *intent, found timeline.In
 		return fmt.Errorf("complete %s: %w", in.Instant, err)
 	}
 	return nil
+}
+
+// markerOf says what a file of an instant is.
+func (t *Table) markerOf(part, name string, it storage.InstantTime) timeline.MarkerKind {
+	f, _ := storage.ParseFileName(name)
+	if f.Version > 0 {
+		return timeline.MarkAppend
+	}
+	before := func(o storage.InstantTime) bool { return o < it && t.c.cold(t.id).counts(o) }
+	if _, ok := t.c.cold(t.id).view.Slice(part, f.ID, it, before); ok {
+		return timeline.MarkMerge
+	}
+	return timeline.MarkCreate
 }
 
 // removeStaged removes the folders of transactions that were not decided before the last stop.

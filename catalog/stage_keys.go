@@ -178,7 +178,8 @@ func (c *Catalog) newTable(path string) (*sstable.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sstable.NewWriter(objstorageprovider.NewFileWritable(f), c.pebble.MakeWriterOptions(6, c.db.TableFormat())), nil
+	// Not the options of the last level, whose writer marks deletions as ones that readers need not look at.
+	return sstable.NewWriter(objstorageprovider.NewFileWritable(f), c.pebble.MakeWriterOptions(0, c.db.TableFormat())), nil
 }
 
 // within calls f for the keys at or above low and below high (nil is open), ascending, until it answers false. The bytes are valid during the call.

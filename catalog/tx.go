@@ -745,8 +745,27 @@ func (tx *Tx) decide(ctx context.Context) error {
 	if err := tx.c.room(2 * size); err != nil {
 		return err
 	}
-	if staged := tx.stagedTables(); len(staged) > 0 {
-		return tx.c.commitStaged(ctx, tx, changes, staged)
+	staged, err := tx.stagedTables()
+	if err != nil {
+		return err
+	}
+	if len(staged) > 0 {
+		if err := tx.c.commitStaged(ctx, tx, changes, staged); err != nil {
+			return err
+		}
+		var rest []*Table // what did not go into their instants
+		for _, tt := range staged {
+			if tt.t.isBuffered() {
+				rest = append(rest, tt.t)
+			}
+		}
+		if len(rest) > 0 {
+			// Other engines do not wait for the bin's time to see the whole transaction.
+			if err := tx.c.Flush(context.WithoutCancel(ctx), "the rest of a large transaction", rest...); err != nil {
+				tx.c.log.Warn("flush the rest of a large transaction; it is tried again", "err", err)
+			}
+		}
+		return nil
 	}
 	return tx.c.commit(tx, changes)
 }

@@ -236,3 +236,6 @@ func (p *Prober) Close() error {
 func IsHint(key string, t TableID) bool {
 	return len(key) > 5 && key[:5] == string(tableKey(prefixSecondary, t))
 }
+
+// LocationKey gives the key of the database under which a location stands.
+func LocationKey(t TableID, ikey []byte) []byte { return append(tableKey(prefixLocation, t), ikey...) }
