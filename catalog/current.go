@@ -52,7 +52,7 @@ func (tx *Tx) letGo(tt *txTable) {
 
 // moved tells whether a key, or values in the space of an index, may have changed after a sequence.
 func (t *Table) moved(space int64, key []byte, since index.Seq) bool {
-	return index.Seq(t.filesSeq.Load()) > since || t.c.keyChanges.maybe(t.id, space, key, since)
+	return index.Seq(max(t.filesSeq.Load(), t.largeSeq.Load())) > since || t.c.keyChanges.maybe(t.id, space, key, since)
 }
 
 // fail ends the transaction if an error says that it is lost.

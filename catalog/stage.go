@@ -67,7 +67,7 @@ type stagedFile struct {
 	w     *storage.BaseWriter
 	rows  int64
 	size  int64
-	sum   uint32 // CRC-32C
+	sum   uint32         // CRC-32C
 	dead  map[int64]bool // rows that a later one of the run replaced
 }
 

@@ -313,7 +313,7 @@ func (sc *stagedCommit) conflicts(st *stagedTable, after, upTo index.Seq) error 
 	if err != nil {
 		return err
 	}
-	if c.cold(t.id).trimmed <= after && index.Seq(t.filesSeq.Load()) <= after {
+	if c.cold(t.id).trimmed <= after && index.Seq(max(t.filesSeq.Load(), t.largeSeq.Load())) <= after {
 		return nil
 	}
 	// What other engines and other large statements changed stands in the index alone.
@@ -669,7 +669,7 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 			return err
 		}
 		t.lastSeq.Store(uint64(seq))
-		t.filesSeq.Store(uint64(seq))
+		t.largeSeq.Store(uint64(seq))
 		err = firstError(
 			c.index.Decide(b, t.id, s.no, index.Stage{Seq: seq, Instant: s.instant}),
 			putEffect(b, t.id, &large),

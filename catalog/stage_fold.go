@@ -178,11 +178,11 @@ func (sc *stagedCommit) foldGroup(ctx context.Context, st *stagedTable, f *flush
 	c, d, s := sc.c, st.def, st.staged
 	g.base = !d.spec.MergeOnRead || len(g.slice.Logs) >= maxLogs
 	if !g.base {
-		bf, err := c.reader.Base(ctx, d.object(g.part, g.slice.Base.Name))
+		n, err := c.reader.BaseRows(ctx, d.object(g.part, g.slice.Base.Name))
 		if err != nil {
 			return err
 		}
-		g.base = logShare*int64(len(g.updates)+len(g.deletes)) > bf.Rows()
+		g.base = logShare*int64(len(g.updates)+len(g.deletes)) > n
 	}
 	g.bucket = s.files
 	s.files++

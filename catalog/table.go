@@ -35,7 +35,8 @@ type Table struct {
 	broken  error
 	foreign atomic.Pointer[storage.Schema] // schema of the newest instant if another engine wrote it
 
-	filesSeq   atomic.Uint64 // sequence of the last change of rows that the journal does not have: an adoption, a large statement
+	filesSeq   atomic.Uint64 // sequence of the last adoption that changed rows: the journal does not have them, and no lock was taken for them
+	largeSeq   atomic.Uint64 // sequence of the last large statement, whose rows the journal does not have either
 	lastSeq    atomic.Uint64 // sequence of the last commit or adoption that changed rows
 	forgotten  atomic.Uint64 // largest sequence of a delete of which the index keeps no trace
 	rows       atomic.Int64  // estimate of the number of rows
