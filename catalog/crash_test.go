@@ -187,7 +187,9 @@ func crashLeft(c *Catalog) error {
 			if err != nil {
 				return err
 			}
-			return fmt.Errorf("table %s: %s is left in %s", d, in.Name, stagedFolder)
+			if join(stagedFolder, in.Name) != keptFolder {
+				return fmt.Errorf("table %s: %s is left in %s", d, in.Name, stagedFolder)
+			}
 		}
 		view, err := timeline.BuildView(ctx, c.store, d.dir, cold.tl)
 		if err != nil {
