@@ -109,7 +109,7 @@ func (f *lockFirst) plan(ctx *sql.Context, n sql.Node) (find sql.Node, width int
 		})
 		return plan.NewFilter(ctx, n.Expression, find), width, true, nil
 	case *plan.Project:
-		if find, width, ok, err = below(n.Child); !ok || err != nil {
+		if find, _, ok, err = below(n.Child); !ok || err != nil {
 			return nil, 0, false, err
 		}
 		exprs := append([]sql.Expression{}, n.Projections...)

@@ -180,11 +180,11 @@ func (u *userLocks) owner(name string) *Session {
 	return nil
 }
 
-// size is how many names are locked.
-func (u *userLocks) size() int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return len(u.locks)
+// UserLocks is how many names are locked by GET_LOCK.
+func (e *Engine) UserLocks() int {
+	e.userLocks.mu.Lock()
+	defer e.userLocks.mu.Unlock()
+	return len(e.userLocks.locks)
 }
 
 // lockCall is one of the functions of these locks.
