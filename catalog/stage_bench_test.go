@@ -103,11 +103,10 @@ func TestLoadByHand(t *testing.T) {
 	require.NoError(t, err)
 	b, err := tx.BulkInsert(ctx, tab, DuplicateFail)
 	require.NoError(t, err)
-	one := batch(0, 8192)
 	var peak uint64
 	var took time.Duration
 	for i := 0; i < rows; i += 8192 {
-		one = batch(i, 8192)
+		one := batch(i, 8192)
 		start := time.Now()
 		require.NoError(t, b.Append(one))
 		took += time.Since(start)
