@@ -370,6 +370,34 @@ func TestInsertAfterDelete(t *testing.T) {
 	}
 }
 
+// D13: a deleted key that comes back to its file group at the flush which gives the group a new base file is in that file: the slice
+// that the file takes the place of does not show the key.
+func TestInsertAfterDeleteIntoBase(t *testing.T) {
+	ctx := context.Background()
+	defer func(n int) { maxLogs = n }(maxLogs)
+	maxLogs = 1
+	for _, order := range []storage.Ordering{storage.CommitTime, storage.EventTime} {
+		c := testOpen(t, vfs.NewMem(), Options{})
+		tab := newTable(t, c, "t", func(s *TableSpec) {
+			if s.Ordering = order; order == storage.EventTime {
+				s.OrderingField = "v"
+			}
+		})
+		insertRows(t, c, tab, 0, 3)
+		flushAll(t, c)
+		inTx(t, c, func(tx *Tx) { require.NoError(t, tx.Delete(ctx, tab, storage.Row{int32(1), "n1", int64(1)})) })
+		flushAll(t, c)
+		inTx(t, c, func(tx *Tx) { require.NoError(t, tx.Insert(ctx, tab, storage.Row{int32(1), "again", int64(7)})) })
+		flushAll(t, c)
+		list := c.cold(tab.id).newest()
+		require.Len(t, list, 1)
+		require.Empty(t, list[0].Logs, "the test is about a new base file")
+		require.Equal(t, "[0 n0 0] [1 again 7] [2 n2 2]", scanAll(t, c, tab))
+		require.Empty(t, problems(t, c, tab, CheckExtended))
+		require.NoError(t, c.Close(ctx))
+	}
+}
+
 // D19: the delete of an event-time table carries the ordering value that is stored, in its column's type.
 func TestDeleteOrdering(t *testing.T) {
 	ctx := context.Background()

@@ -148,6 +148,18 @@ func (f *flush) writeBase(ctx context.Context, o *outFile) (err error) {
 			}
 		}
 	}
+	for _, k := range sortedKeys(o.updates) {
+		switch r := o.updates[k]; {
+		case r.file != nil:
+		case !r.revived:
+			return fmt.Errorf("the index names key %s in file group %s, which does not have it", k, o.id)
+		default: // a log of the slice deleted it
+			if err := put(r); err != nil {
+				return err
+			}
+			o.stat.NumInserts++
+		}
+	}
 	for _, r := range o.inserts {
 		if err := put(r); err != nil {
 			return err
