@@ -68,12 +68,12 @@ func BenchmarkCommit(b *testing.B) {
 					if err == nil {
 						id := r.Int32N(20000)
 						var row storage.Row
-						row, _, err = tx.Get(context.Background(), tab, storage.Row{id})
+						row, _, err = tx.GetLock(context.Background(), tab, storage.Row{id}, ScanOptions{Lock: LockExclusive})
 						if err == nil {
 							err = tx.Update(context.Background(), tab, row, storage.Row{id, row[1], r.Int64()})
 						}
 						if err == nil {
-							_ = tx.Commit(context.Background()) // two writers may meet in a row
+							err = tx.Commit(context.Background())
 						}
 					}
 					if err != nil {

@@ -85,7 +85,7 @@ type lockManager struct {
 	escalation int
 
 	mu     sync.Mutex
-	tables map[index.TableID]*lockTable // guarded by mu; those in which something is locked or waited for
+	tables map[index.TableID]*lockTable // guarded by mu; those in which something is locked or waited for, and some others
 	first  *txLocks                     // guarded by mu; all transactions under way
 	lastID uint64                       // guarded by mu
 	lastNo uint64                       // guarded by mu; number of requests that waited
@@ -177,8 +177,17 @@ type txLocks struct {
 	tables []*txTableLocks // guarded by lockManager.mu
 	prev   *txLocks        // guarded by lockManager.mu
 	next   *txLocks        // guarded by lockManager.mu
-	tx     *Tx             // nil: locks for a change of definitions
+	few    struct {        // the first of points and tables
+		points [6]*lockPoint
+		tables [2]*txTableLocks
+		table  txTableLocks
+	}
+
+	tx *Tx // nil: locks for a change of definitions
 }
+
+// lockTablesIdle is the number of tables without any lock whose room is kept for the next.
+const lockTablesIdle = 1024
 
 // txTableLocks are the locks of a transaction in a table.
 type txTableLocks struct {
@@ -186,6 +195,7 @@ type txTableLocks struct {
 	intent lockMask // for rows
 	whole  lockMask // by LockTable
 	spaces []txSpace
+	few    [3]txSpace // the first of spaces
 }
 
 type txSpace struct {
@@ -262,7 +272,13 @@ func (m *lockManager) in(l *txLocks, t *Table) *txTableLocks {
 		m.tables[t.id] = lt
 	}
 	lt.users++
-	in := &txTableLocks{table: lt}
+	in := &l.few.table
+	if l.tables == nil {
+		l.tables, l.points = l.few.tables[:0], l.few.points[:0]
+	} else {
+		in = &txTableLocks{}
+	}
+	in.table, in.spaces = lt, in.few[:0]
 	l.tables = append(l.tables, in)
 	return in
 }
@@ -762,7 +778,7 @@ func (m *lockManager) end(l *txLocks) {
 	}
 	m.settleAll(l)
 	for _, in := range l.tables {
-		if in.table.users--; in.table.users == 0 {
+		if in.table.users--; in.table.users == 0 && (len(m.tables) > lockTablesIdle || in.table.t.dropped.Load()) {
 			delete(m.tables, in.table.t.id)
 		}
 	}

@@ -78,7 +78,15 @@ func (b *lockBench) later(l *txLocks, f func() error) chan error {
 // empty checks that nothing is left.
 func (b *lockBench) empty() {
 	b.t.Helper()
-	require.Empty(b.t, b.m.tables)
+	for _, lt := range b.m.tables {
+		require.Zero(b.t, lt.users)
+		for _, s := range lt.spaces {
+			require.Zero(b.t, s.points.n)
+			require.Empty(b.t, s.ranges)
+			require.Empty(b.t, s.sets)
+			require.Nil(b.t, s.first)
+		}
+	}
 	require.Nil(b.t, b.m.first)
 	require.Zero(b.t, b.m.held)
 	require.Zero(b.t, b.m.metrics.LocksHeld.Load())
