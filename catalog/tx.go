@@ -455,15 +455,15 @@ func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, r
 				v, err := index.AppendKey(nil, x.cols, st.row)
 				return st, string(v) == string(values), err
 			}
-			st, ok, err := has()
-			if err != nil || !ok {
+			if _, ok, err := has(); err != nil || !ok {
 				return err
 			}
 			// What the caller makes of the row, an update for one, is about its newest state.
 			if _, err := tx.lockKey(ctx, tt, spaceRecord, k, lockX, LockWaits); err != nil {
 				return err
 			}
-			if st, ok, err = has(); err != nil || !ok {
+			st, ok, err := has()
+			if err != nil || !ok {
 				return err
 			}
 			return &DuplicateKeyError{Table: tt.def.String(), Index: x.spec.Name, Key: project(row, x.cols), Existing: slices.Clone(st.row)}
