@@ -85,7 +85,6 @@ func (e *Engine) runPoint(ctx *sql.Context, p *point, flags *sql.QueryFlags) (sq
 // point is a statement on the row of one primary key, as it is written.
 type point struct {
 	db, table string
-	alias     string
 	columns   ast.SelectExprs // of SELECT
 	set       ast.AssignmentExprs
 	deletes   bool

@@ -4,9 +4,11 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
@@ -161,7 +163,8 @@ func TestInsertValuesAgrees(t *testing.T) {
 				slices.Sort(list)
 				fmt.Fprintln(&b, strings.Join(list, "\n"))
 			}
-			list := strings.Split(table(t, db, "SELECT * FROM t"), "\n")
+			// What CURRENT_TIMESTAMP gave is not the same at both runs.
+			list := strings.Split(thisYear.ReplaceAllString(table(t, db, "SELECT * FROM t"), "now"), "\n")
 			slices.Sort(list)
 			got[i] = b.String() + strings.Join(list, "\n")
 		}
@@ -171,6 +174,9 @@ func TestInsertValuesAgrees(t *testing.T) {
 	t.Logf("%d statements from their text", direct)
 	require.Greater(t, direct, int64(rounds/4))
 }
+
+// thisYear are times around the present: no case has such a literal.
+var thisYear = regexp.MustCompile(time.Now().Format("2006") + `-[0-9]{2}-[0-9]{2} [0-9:.]+`)
 
 // insertCase gives a table and a maker of statements for it.
 func insertCase(rng *rand.Rand) (create string, insert func() string) {
