@@ -175,13 +175,17 @@ func (m *mender) mend() (ast.Statement, error) {
 	return nil, nil
 }
 
-// quoteNames puts names with letters beyond ASCII, or with a dollar sign, in back quotes: MySQL
-// takes them without, the engine's grammar does not. It gives the statement if that was all.
+// plainWords are names to MySQL and reserved in the engine's grammar, where they say how ALTER TABLE locks.
+var plainWords = words("SHARED EXCLUSIVE")
+
+// quoteNames puts names with letters beyond ASCII, or with a dollar sign, and those that only the engine's grammar reserves in back
+// quotes: MySQL takes them without. It gives the statement if that was all.
 func (m *mender) quoteNames() ast.Statement {
 	var b strings.Builder
 	done := 0
-	for _, t := range m.ts {
-		if t.Kind == Word && strings.ContainsFunc(t.Text(m.text), func(r rune) bool { return r >= 0x80 || r == '$' }) {
+	for i, t := range m.ts {
+		plain := has(plainWords, t, m.text) && !m.is(i-1, "LOCK") && !(m.is(i-1, "=") && m.is(i-2, "LOCK"))
+		if plain || t.Kind == Word && strings.ContainsFunc(t.Text(m.text), func(r rune) bool { return r >= 0x80 || r == '$' }) {
 			b.WriteString(m.text[done:t.Pos] + quoteName(t.Text(m.text)))
 			done = t.End
 		}

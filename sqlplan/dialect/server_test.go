@@ -289,6 +289,8 @@ func TestResults(t *testing.T) {
 		{"SELECT 1; CALL run_compaction(op => 'a;b')", "1"},
 		{"CREATE TABLE k (größe INT); INSERT INTO k VALUES (7)", ""},
 		{"SELECT größe FROM k", "7"},
+		{"CREATE TABLE d.shared (exclusive INT); INSERT INTO d.shared VALUES (8)", ""},
+		{"ALTER TABLE d.shared ADD w INT, LOCK = SHARED; SELECT exclusive FROM d.shared", "8"},
 		{"SET sql_mode = 'ANSI_QUOTES,NO_AUTO_CREATE_USER,ORACLE'", ""},
 		{"SELECT \"a\" FROM t TIMESTAMP AS OF '2026-01-01' WHERE \"a\" = 1", "1"},
 	} {
