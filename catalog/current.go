@@ -47,6 +47,7 @@ func (tx *Tx) letGo(tt *txTable) {
 		tt.cur.close()
 		tt.cur.s.close()
 		tt.cur = tt.tableView
+		tt.forgetUnread()
 	}
 }
 
@@ -113,6 +114,9 @@ func (tx *Tx) lockKeys(ctx context.Context, tt *txTable, space int64, b index.Bo
 
 // lockState locks a record for a write and looks at its newest state.
 func (tx *Tx) lockState(ctx context.Context, tt *txTable, ikey []byte) (*keyState, lockResult, error) {
+	if st := tt.expected(ikey); st != nil {
+		return st, lockResult{}, nil
+	}
 	res, err := tx.lockKey(ctx, tt, spaceRecord, ikey, lockX, LockWaits)
 	if err != nil {
 		return nil, res, err
@@ -328,7 +332,7 @@ func (tx *Tx) StartStatement() error {
 			delete(tx.tabs, id)
 			continue
 		}
-		tt.tableView, tt.cur = v, v
+		tt.tableView, tt.cur, tt.ahead = v, v, nil
 	}
 	tx.snap.close()
 	tx.snap = s

@@ -321,6 +321,11 @@ func (tt *tableView) mayBeHot() bool { return index.Seq(tt.t.lastSeq.Load()) > t
 
 // find looks a key up in the hot tier and in the index of the files, by the rule that the newest write wins. With f nil the hot tier is not asked.
 func (s *snapshot) find(tt *tableView, f *index.RecentFinder, ikey []byte, st *keyState) error {
+	return s.findBy(tt, f, nil, ikey, st)
+}
+
+// findBy is find by a walk over the locations, which keys that rise make fast; nil: there is none.
+func (s *snapshot) findBy(tt *tableView, f *index.RecentFinder, locs *index.LocationIter, ikey []byte, st *keyState) error {
 	if f != nil {
 		rec, hot, err := f.Last(ikey, s.seq)
 		if err != nil || hot && rec.Delete {
@@ -336,7 +341,14 @@ func (s *snapshot) find(tt *tableView, f *index.RecentFinder, ikey []byte, st *k
 			return nil
 		}
 	}
-	loc, cold, err := s.c.index.Locate(s.p, tt.t.id, ikey)
+	var loc index.Location
+	var cold bool
+	var err error
+	if locs != nil {
+		loc, cold, err = locs.Seek(ikey)
+	} else {
+		loc, cold, err = s.c.index.Locate(s.p, tt.t.id, ikey)
+	}
 	if err != nil || !cold {
 		return err
 	}

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -318,20 +319,64 @@ func (m *lockManager) lockPoint(ctx context.Context, l *txLocks, t *Table, no in
 		return lockResult{}, fmt.Errorf("%w: the transaction is over", ErrClosed)
 	}
 	in := m.in(l, t)
-	if no != spaceTable && in.whole.covers(want) {
+	res, ok := m.tryPoint(l, in, no, textView(key), want)
+	if ok {
 		m.mu.Unlock()
-		return lockResult{}, nil
+		return res, nil
+	}
+	r := &lockRequest{tx: l, in: in, space: in.space(no).space, low: string(key), point: true, mask: want}
+	waited, err := m.request(ctx, r, w)
+	res.waited = waited
+	return res, err
+}
+
+// lockSteps is the number of keys that lockPoints locks before it lets others in.
+const lockSteps = 256
+
+// lockPoints locks keys, each as lockPoint does, and gives those that it has locked: all of them, or with LockNoWait those that nobody
+// else has. Keys in ascending order do not make circles of waits with those of others. It may change keys.
+func (m *lockManager) lockPoints(ctx context.Context, l *txLocks, t *Table, no int64, keys [][]byte, want lockMask, w LockWait) ([][]byte, error) {
+	had := keys[:0]
+	for len(keys) > 0 {
+		m.mu.Lock()
+		if l.over {
+			m.mu.Unlock()
+			return nil, fmt.Errorf("%w: the transaction is over", ErrClosed)
+		}
+		in, n, ok := m.in(l, t), 0, true
+		for n < min(len(keys), lockSteps) {
+			if _, ok = m.tryPoint(l, in, no, textView(keys[n]), want); !ok {
+				break
+			}
+			n++
+		}
+		m.mu.Unlock()
+		if had, keys = append(had, keys[:n]...), keys[n:]; ok {
+			continue
+		}
+		_, err := m.lockPoint(ctx, l, t, no, keys[0], want, w)
+		if err == nil {
+			had = append(had, keys[0])
+		} else if w != LockNoWait || !errors.Is(err, ErrLocked) {
+			return nil, err
+		}
+		keys = keys[1:]
+	}
+	return had, nil
+}
+
+// tryPoint locks a key unless somebody may be in the way; called with mu held.
+func (m *lockManager) tryPoint(l *txLocks, in *txTableLocks, no int64, k string, want lockMask) (lockResult, bool) {
+	if no != spaceTable && in.whole.covers(want) {
+		return lockResult{}, true
 	}
 	ts := in.space(no)
-	k := textView(key)
 	if ts.all.covers(want) {
-		m.mu.Unlock()
-		return lockResult{}, nil
+		return lockResult{}, true
 	}
 	for _, r := range ts.some {
 		if r.mask.covers(want) && r.has(k) {
-			m.mu.Unlock()
-			return lockResult{}, nil
+			return lockResult{}, true
 		}
 	}
 	s := ts.space
@@ -339,20 +384,15 @@ func (m *lockManager) lockPoint(ctx context.Context, l *txLocks, t *Table, no in
 	var mine *lockHolder
 	if p != nil {
 		if mine = p.holder(l); mine != nil && mine.mask.covers(want) {
-			m.mu.Unlock()
-			return lockResult{}, nil
+			return lockResult{}, true
 		}
 	}
 	res := lockResult{fresh: mine == nil}
 	if (p == nil || !p.excludes(l.owner, want)) && len(s.ranges) == 0 && len(s.sets) == 0 && s.first == nil {
 		m.grantPoint(l, in, ts, p, k, want)
-		m.mu.Unlock()
-		return res, nil
+		return res, true
 	}
-	r := &lockRequest{tx: l, in: in, space: s, low: string(key), point: true, mask: want}
-	waited, err := m.request(ctx, r, w)
-	res.waited = waited
-	return res, err
+	return res, false
 }
 
 // lockRange locks a range of keys; high nil: up to the end.

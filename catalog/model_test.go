@@ -321,6 +321,9 @@ func (w *world) stepOn(x *modelTx, m *modelTable) {
 		key := m.key(row)
 		_, exists := rows[key]
 		taken := uniqueTaken(m, rows, row)
+		if !x.paired && w.r.IntN(2) == 0 {
+			w.expect(x, m, row)
+		}
 		err := x.tx.Insert(ctx, m.tab, row)
 		x.event("insert %s %s -> %v", m.name, text(row), err)
 		if blocked(err) {
@@ -401,6 +404,21 @@ func (w *world) stepOn(x *modelTx, m *modelTable) {
 		delete(x.change(m), key)
 		x.note(m, key, nil)
 	}
+}
+
+// expect announces a row among others, some of which are there.
+func (w *world) expect(x *modelTx, m *modelTable, row storage.Row) {
+	b := storage.NewBuilder(m.tab.Spec().Schema)
+	require.NoError(w.t, b.Append(row))
+	for range w.r.IntN(12) {
+		other := w.row(m)
+		if _, old, ok := pick(w.r, x.state[m]); ok && w.r.IntN(2) == 0 {
+			other = old
+		}
+		require.NoError(w.t, b.Append(other))
+	}
+	batch := b.Batch()
+	require.NoError(w.t, x.tx.Expect(context.Background(), m.tab, batch, w.r.IntN(2), batch.Rows, w.r.IntN(3) > 0))
 }
 
 // bulk loads random rows, in batches.

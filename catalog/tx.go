@@ -45,15 +45,16 @@ type txTable struct {
 	cur        *tableView // for writes and reads with locks: at least as new; guarded by Tx.mu
 
 	entries []txEntry
-	last    map[string]int32    // index key → its newest entry
-	unique  map[string][]string // index number and values → index keys that got them in this transaction
-	intent  lockMask            // how the table is locked for the sake of its rows
-	mem     arena               // of the entries
-	buf     []byte              // for encoding
-	byValue map[string][]string // keyless tables: encoded row → record keys, made by the first search of a statement
-	valueAt int                 // writes of the transaction that byValue reflects
-	staged  *stage              // guarded by tx.mu: rows that large statements wrote into files
-	valueOf *tableView          // what byValue was made of
+	last    map[string]int32     // index key → its newest entry
+	unique  map[string][]string  // index number and values → index keys that got them in this transaction
+	intent  lockMask             // how the table is locked for the sake of its rows
+	mem     arena                // of the entries
+	buf     []byte               // for encoding
+	byValue map[string][]string  // keyless tables: encoded row → record keys, made by the first search of a statement
+	valueAt int                  // writes of the transaction that byValue reflects
+	ahead   map[string]*keyState // by index key, see Tx.Expect
+	staged  *stage               // guarded by tx.mu: rows that large statements wrote into files
+	valueOf *tableView           // what byValue was made of
 }
 
 // tableView is a table at a snapshot, with what reads of it found out.
@@ -658,6 +659,7 @@ func (tx *Tx) Idle() {
 	for _, tt := range tx.order {
 		tt.close()
 		tt.cur.close()
+		tt.ahead = nil
 	}
 }
 

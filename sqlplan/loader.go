@@ -87,6 +87,9 @@ const (
 	// Fewer rows than these go into the transaction one by one.
 	loaderBulkRows  = 2 * storage.BatchRows
 	loaderBulkBytes = 2 * loaderBatchBytes
+
+	loaderAhead    = 2048 // rows whose keys are looked up together
+	loaderAheadMin = 8    // fewer are not worth it
 )
 
 func (d Duplicates) catalog() catalog.DuplicateMode {
@@ -352,8 +355,15 @@ func (l *Loader) abort() {
 // insert adds the rows of a batch to the transaction one by one.
 func (l *Loader) insert(ctx *sql.Context, batch storage.Batch) error {
 	for i := range batch.Rows {
-		if i&1023 == 0 && ctx.Err() != nil {
-			return ctx.Err()
+		if i%loaderAhead == 0 {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if n := min(batch.Rows-i, loaderAhead); n >= loaderAheadMin {
+				if err := l.ed.tx.Expect(ctx, l.ed.table.t, batch, i, i+n, l.mode != DuplicatesFail); err != nil {
+					return l.ed.session.failed(err)
+				}
+			}
 		}
 		l.row = batch.Row(i, l.row)
 		if l.Hold && l.auto != nil && l.row[l.auto.field] == nil {

@@ -135,6 +135,7 @@ func TestInsertValuesAgrees(t *testing.T) {
 		mode := []string{"", "STRICT_TRANS_TABLES", "NO_AUTO_VALUE_ON_ZERO,STRICT_TRANS_TABLES", "ANSI_QUOTES"}[rng.IntN(4)]
 		zone := []string{"SYSTEM", "+02:00", "Europe/Berlin"}[rng.IntN(3)]
 		var statements []string
+		flushed := rng.IntN(4) == 0 // rows stand in files then
 		for range 1 + rng.IntN(3) {
 			statements = append(statements, insert())
 		}
@@ -162,6 +163,9 @@ func TestInsertValuesAgrees(t *testing.T) {
 				list := strings.Split(table(t, db, "SHOW WARNINGS"), "\n")
 				slices.Sort(list)
 				fmt.Fprintln(&b, strings.Join(list, "\n"))
+				if flushed {
+					exec(t, db, "FLUSH TABLES")
+				}
 			}
 			// What CURRENT_TIMESTAMP gave is not the same at both runs.
 			list := strings.Split(thisYear.ReplaceAllString(table(t, db, "SELECT * FROM t"), "now"), "\n")
