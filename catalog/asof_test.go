@@ -398,6 +398,8 @@ const asOfTestLayout = "15:04:05.000000"
 // at each time saw, also after a restart and after a crash.
 func TestPastExact(t *testing.T) {
 	ctx := context.Background()
+	defer func(n int) { maxLogs = n }(maxLogs)
+	maxLogs = 3
 	for seed := range envInt("SEEDS", 3) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			w := newPastWorld(t, uint64(seed+envInt("SEED", 0)))

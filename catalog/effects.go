@@ -88,6 +88,11 @@ func (h *history) changes(k groupKey) []groupChange {
 	return h.groups[k]
 }
 
+// barred tells whether rows of a slice changed that the journal does not hold: only the slice itself tells what was before.
+func (h *history) barred(k groupKey, begin storage.InstantTime) bool {
+	return slices.ContainsFunc(h.changes(k), func(ch groupChange) bool { return ch.barrier && !ch.ends && ch.begin == begin })
+}
+
 // after gives the groups that changed after a sequence.
 func (h *history) after(seq index.Seq) (out []groupKey) {
 	h.mu.RLock()

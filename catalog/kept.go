@@ -145,7 +145,7 @@ func (s pastStore) Open(ctx context.Context, name string) (storage.Object, error
 	return nil, err
 }
 
-// keepSlices links the files of slices that instants ended. What cannot be linked, since it is gone already or the folder cannot be written, is not kept.
+// keepSlices links the files of slices that instants ended, as far as commits do not lead back to them. What cannot be linked, since it is gone already or the folder cannot be written, is not kept.
 func (t *Table) keepSlices(prev *coldState, effects []*effect) {
 	c, d := t.c, t.def.Load()
 	s := &keptSet{t: t, at: c.clock.read(), files: map[string]map[string]int64{}}
@@ -153,7 +153,10 @@ func (t *Table) keepSlices(prev *coldState, effects []*effect) {
 	lost := timeline.FormatTime(seqTime(t.lostAt()).In(d.zone)) // slices from before have columns that later ones lack
 	for _, e := range effects {
 		for _, g := range e.groups {
-			if !g.Replaced || g.Before == "" || !e.barrier && !e.merges && g.Before >= lost {
+			if !g.Replaced || g.Before == "" {
+				continue
+			}
+			if !e.barrier && !e.merges && g.Before >= lost && !t.hist.barred(groupKey{g.Partition, g.ID}, g.Before) {
 				continue
 			}
 			fs, ok := prev.view.Slice(g.Partition, g.ID, "", nil)

@@ -54,6 +54,7 @@ type stagedTable struct {
 	tl      *timeline.Timeline
 	cold    *coldState
 	folded  folded
+	effect  effect // of the instant; its sequence is drawn at the decision
 }
 
 // sortedTable is a file that the state's database takes in with the decision.
@@ -207,6 +208,8 @@ func (sc *stagedCommit) prepare(ctx context.Context, st *stagedTable) error {
 	st.cold = c.cold(t.id)
 	st.tl = st.cold.tl.With(timeline.Instant{Time: s.instant, Action: action})
 	st.view = st.cold.view.Apply(st.tl, st.meta.Change(s.instant))
+	st.effect = ownEffect(s.instant, 0, st.cold.view, st.cold.counts, in.Files)
+	st.effect.barrier = true
 	t.intent = in
 	return nil
 }
@@ -584,6 +587,7 @@ func (sc *stagedCommit) link(ctx context.Context) error {
 		if err := st.t.linkStaged(ctx, st.t.intent); err != nil {
 			return err
 		}
+		st.t.keepSlices(st.cold, []*effect{&st.effect}) // no cleaner knows before the decision that they are replaced
 	}
 	return nil
 }
@@ -638,8 +642,8 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 			rec.tables = append(rec.tables, commitTable{id: t.id})
 		}
 		next := st.cold.with(st.tl, st.view)
-		large := otherInstant{time: s.instant, known: seq, ours: true, effect: ownEffect(s.instant, seq, st.cold.view, st.cold.counts, t.intent.Files)}
-		large.barrier = true
+		large := otherInstant{time: s.instant, known: seq, ours: true, effect: st.effect}
+		large.seq = seq
 		next.addOthers([]otherInstant{large})
 		if t.buf.rows == 0 {
 			// Nothing waits for a flush: all rows up to here stand in files.
