@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -31,6 +32,8 @@ type adopted struct {
 	id   storage.FileID
 	key  string
 	base storage.InstantTime // of dead ones
+	time string              // instant that wrote the row, in event-time tables
+	seq  index.Seq           // of a row that is no newer than its location says; 0: adopted now
 }
 
 type secondaryHint struct {
@@ -161,7 +164,7 @@ func (t *Table) changes(ctx context.Context, cold *coldState, tl *timeline.Timel
 			pairs[id(&news[i])] = &pair{new: &news[i]}
 		}
 	}
-	before := map[string]bool{}
+	before := map[string]string{} // instants that wrote the rows
 	for _, k := range sortedKeys(pairs) {
 		p := pairs[k]
 		if p.old != nil && p.new != nil && sameFiles(p.old, p.new) && sameCounts(p.new, cold.tl, tl) {
@@ -171,7 +174,7 @@ func (t *Table) changes(ctx context.Context, cold *coldState, tl *timeline.Timel
 			a.purge = true
 		}
 		if p.old != nil {
-			err := t.readKeys(ctx, *p.old, cold.tl.Counts, false, func(k adopted, _ []secondaryHint) { before[k.ikey] = true })
+			err := t.readKeys(ctx, *p.old, cold.tl.Counts, false, func(k adopted, _ []secondaryHint) { before[k.ikey] = k.time })
 			if err != nil {
 				return nil, err
 			}
@@ -190,13 +193,49 @@ func (t *Table) changes(ctx context.Context, cold *coldState, tl *timeline.Timel
 		}
 	}
 	a.rows = int64(len(a.put)) - int64(len(before))
-	for _, k := range a.put {
-		delete(before, k.ikey)
+	for i := range a.put {
+		k := &a.put[i]
+		if was, ok := before[k.ikey]; ok && was != "" && was == k.time {
+			if err := t.keepSeq(k); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i := range a.put {
+		delete(before, a.put[i].ikey)
 	}
 	for k := range before {
 		a.drop = append(a.drop, k)
 	}
 	return a, nil
+}
+
+// keepSeq leaves a row as old as it was: in an event-time table it contends with the commits that wait only if another engine wrote it
+// after them, not if its file was rewritten.
+func (t *Table) keepSeq(k *adopted) error {
+	loc, ok, err := t.c.index.Locate(t.c.db, t.id, []byte(k.ikey))
+	if err == nil && ok && loc.Key == k.key {
+		k.seq = loc.Seq
+	}
+	return err
+}
+
+// settled leaves the rows of a table that is indexed anew as old as they were, when an instant of ours has completed unnoticed; before
+// are the instants that counted then.
+func (t *Table) settled(a *adoption, before *timeline.Timeline, own storage.InstantTime, cut index.Seq) error {
+	for i := range a.put {
+		k := &a.put[i]
+		switch it := storage.InstantTime(k.time); {
+		case k.time == "":
+		case it == own:
+			k.seq = cut
+		case before.Counts(it):
+			if err := t.keepSeq(k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // undone gives the table's files after an instant of ours was rolled back. The view is built anew, since the files that are gone may
@@ -293,7 +332,7 @@ func (t *Table) readDead(ctx context.Context, fs storage.FileSlice, counts func(
 // readKeys reads the index keys of a slice, with the values of the secondary indexes if asked for.
 func (t *Table) readKeys(ctx context.Context, fs storage.FileSlice, counts func(storage.InstantTime) bool, hints bool, f func(adopted, []secondaryHint)) error {
 	d := t.def.Load()
-	cols := []string{storage.ColRecordKey, storage.ColPartitionPath}
+	cols := []string{storage.ColRecordKey, storage.ColCommitTime}
 	need := map[int]int{} // position in the table → in the scan
 	add := func(list []index.Column) {
 		for _, k := range list {
@@ -314,12 +353,19 @@ func (t *Table) readKeys(ctx context.Context, fs storage.FileSlice, counts func(
 		return err
 	}
 	row := make(storage.Row, len(d.spec.Schema.Fields))
+	contends := d.merge == storage.EventTime && d.ordering >= 0
+	var at string // the last one: few instants write the rows of a slice
 	for b, err := range t.c.reader.ReadSlice(ctx, d.dir, fs, d.scan(want, counts)) {
 		if err != nil {
 			return err
 		}
 		for i := range b.Rows {
 			key, _ := b.Value(0, i).(string)
+			if contends {
+				if it, _ := b.Value(1, i).(string); it != at {
+					at = strings.Clone(it)
+				}
+			}
 			for field, at := range need {
 				row[field] = b.Value(at, i)
 			}
@@ -339,7 +385,7 @@ func (t *Table) readKeys(ctx context.Context, fs storage.FileSlice, counts func(
 					list = append(list, secondaryHint{d.indexes[n].no, values, string(ikey)})
 				}
 			}
-			f(adopted{ikey: string(ikey), part: fs.Partition, id: fs.ID, key: key}, list)
+			f(adopted{ikey: string(ikey), part: fs.Partition, id: fs.ID, key: key, time: at}, list)
 		}
 	}
 	return nil
@@ -458,7 +504,11 @@ func (t *Table) applyAdoption(b *pebble.Batch, a *adoption, seq index.Seq) error
 			}
 			numbers[name] = no
 		}
-		if err := c.index.PutLocation(b, t.id, []byte(k.ikey), index.Location{Seq: seq, Group: no, Row: -1, Key: k.key}); err != nil {
+		at := seq
+		if k.seq > 0 {
+			at = k.seq
+		}
+		if err := c.index.PutLocation(b, t.id, []byte(k.ikey), index.Location{Seq: at, Group: no, Row: -1, Key: k.key}); err != nil {
 			return err
 		}
 	}

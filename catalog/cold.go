@@ -109,39 +109,43 @@ func (s *coldState) countsAt(seq index.Seq) func(storage.InstantTime) bool {
 	}
 }
 
-// foreignAt gives the instants of other engines that readers at a sequence see and that came after the last instant of ours then.
-func (s *coldState) foreignAt(seq index.Seq) map[storage.InstantTime]bool {
+// foreignAt gives the instants of other engines that readers at a sequence see and that came after the last instant of ours then,
+// with the sequence from which on they are seen.
+func (s *coldState) foreignAt(seq index.Seq) map[storage.InstantTime]index.Seq {
 	var after index.Seq
 	if n := s.ownUpTo(seq); n > 0 {
 		after = s.own[n-1].seq
 	}
-	out := map[storage.InstantTime]bool{}
+	out := map[storage.InstantTime]index.Seq{}
 	for _, o := range s.others {
 		if !o.ours && o.seq > after && o.seq <= seq {
-			out[o.time] = true
+			out[o.time] = o.seq
 		}
 	}
 	return out
 }
 
-// foreignSince gives the instants of other engines at or below bound that came after the last instant of ours there.
-func (s *coldState) foreignSince(bound storage.InstantTime) map[storage.InstantTime]bool {
+// foreignSince gives the instants of other engines at or below bound that came after the last instant of ours there, with the sequence
+// from which on they are seen if it is known, else 0.
+func (s *coldState) foreignSince(bound storage.InstantTime) map[storage.InstantTime]index.Seq {
 	var last storage.InstantTime
 	if n := sort.Search(len(s.own), func(i int) bool { return s.own[i].time > bound }); n > 0 {
 		last = s.own[n-1].time
 	}
-	out := map[storage.InstantTime]bool{}
+	out := map[storage.InstantTime]index.Seq{}
 	for _, in := range slices.Backward(s.tl.Completed()) {
 		if in.Time <= last {
 			break
 		}
 		if in.Time <= bound {
-			out[in.Time] = true
+			out[in.Time] = 0
 		}
 	}
 	for _, o := range s.others {
 		if o.ours {
 			delete(out, o.time)
+		} else if _, ok := out[o.time]; ok {
+			out[o.time] = o.seq
 		}
 	}
 	return out

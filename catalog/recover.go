@@ -106,6 +106,9 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := t.settled(a, cold.tl, in.Instant, in.Cut); err != nil {
+		return err
+	}
 	next := cold.with(tl, a.view)
 	done := ownInstant{in.Instant, in.Cut, in.Bytes, ownEffect(in.Instant, in.Cut, cold.view, func(it storage.InstantTime) bool { return it != in.Instant && tl.Counts(it) }, in.Files)}
 	if in.Replace {

@@ -204,8 +204,9 @@ type scanState struct {
 	own    ownRows
 	staged []*stagedRun
 	ro     bool
-	// foreign are the instants of other engines that a scan of the past sees and no earlier instant of ours merged.
-	foreign map[storage.InstantTime]bool
+	// foreign are the instants of other engines that a scan of the past sees and no earlier instant of ours merged, with the sequence
+	// from which on they are seen, 0 if that is not known.
+	foreign map[storage.InstantTime]index.Seq
 }
 
 // files gives the slices with what counts in them.
@@ -506,7 +507,7 @@ func (st *scanState) lateNow(ctx context.Context) (map[string]bool, error) {
 	return late, nil
 }
 
-// latePast is lateRows for a scan of the past. A row that an instant of ours holds lies before every buffered one, so only those of
+// latePast is lateNow for a scan of the past. A row that an instant of ours holds lies before every buffered one, so only those of
 // other engines may win.
 func (st *scanState) latePast(ctx context.Context) (map[string]bool, error) {
 	late := map[string]bool{}
@@ -514,10 +515,10 @@ func (st *scanState) latePast(ctx context.Context) (map[string]bool, error) {
 		return late, nil
 	}
 	d := st.tt.def
-	newest := map[string]packetRow{}
+	newest := map[string]*hotRow{}
 	eachRow(st.old.all(nil), func(r *hotRow) bool {
-		if p := r.decoded(); !p.del && !p.again {
-			newest[d.dropKey(p.part, p.key)] = p
+		if p := r.decoded(); !p.del {
+			newest[d.dropKey(p.part, p.key)] = r
 		}
 		return true
 	})
@@ -534,8 +535,17 @@ func (st *scanState) latePast(ctx context.Context) (map[string]bool, error) {
 			for i := range b.Rows {
 				key, _ := b.Value(0, i).(string)
 				k := d.dropKey(fs.Partition, key)
-				h, ok := newest[k]
-				if it, _ := b.Value(1, i).(string); !ok || !st.foreign[storage.InstantTime(it)] {
+				r, ok := newest[k]
+				if !ok {
+					continue
+				}
+				it, _ := b.Value(1, i).(string)
+				known, ok := st.foreign[storage.InstantTime(it)]
+				if !ok || known > 0 && known <= r.seq {
+					continue
+				}
+				h := r.decoded()
+				if h.again && known == 0 {
 					continue
 				}
 				row, err := d.decodeRow(h.schema, h.row)
