@@ -44,6 +44,7 @@ type Options struct {
 	SharedWait time.Duration
 
 	HotBytesMax   int64         // buffered rows of all tables, in bytes; writes fail above it. Default 1 GiB
+	TxBytesMax    int64         // changed rows that wait in memory for the commits of their transactions, in bytes; writes fail above it. Default 512 MiB
 	StageRows     int           // rows of one statement from which it writes its files before the commit. Default 16,384
 	JournalWindow time.Duration // commits this young stay in the journal after their flush. Default 24 h
 	JournalBytes  int64         // bytes of flushed commits of one table that the journal keeps at most. Default 1 GiB
@@ -129,6 +130,7 @@ type Catalog struct {
 	commitMu sync.Mutex
 	failed   error        // guarded by commitMu: why no more can be written
 	hotBytes atomic.Int64 // bytes of buffered rows
+	txBytes  atomic.Int64 // see Options.TxBytesMax
 	runBytes atomic.Int64 // bytes that the tables' runs hold
 	durable  atomic.Uint64
 	lastSnap atomic.Uint64 // largest sequence of a snapshot
@@ -173,6 +175,9 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 	}
 	if o.HotBytesMax == 0 {
 		o.HotBytesMax = 1 << 30
+	}
+	if o.TxBytesMax == 0 {
+		o.TxBytesMax = 512 << 20
 	}
 	if o.JournalWindow == 0 {
 		o.JournalWindow = 24 * time.Hour

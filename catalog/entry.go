@@ -105,6 +105,7 @@ func (tx *Tx) add(tt *txTable, w write) error {
 	}
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
+	tt.account(e.bytes())
 	tx.ops++
 	tx.locks.weight.Store(int64(tx.ops))
 	key := textView(e.ikey())
@@ -169,6 +170,26 @@ func (tt *tableView) row(p *packetRow) (storage.Row, error) { return tt.def.deco
 // free gives up the writes once they stand in a batch.
 func (tt *txTable) free() {
 	tt.entries, tt.last, tt.unique, tt.byValue, tt.mem, tt.buf = nil, nil, nil, nil, arena{}, nil
+	tt.account(-tt.bytes)
+}
+
+// entryBytes is about what an entry takes beside its texts: itself, in a list that grows, and its place in txTable.last.
+const entryBytes = 280
+
+func (e *txEntry) bytes() int64 { return int64(len(e.packet) + len(e.was) + entryBytes) }
+
+func (tt *txTable) account(n int64) {
+	tt.bytes += n
+	tt.t.c.txBytes.Add(n)
+}
+
+// txRoom refuses a write when the changes that wait for commits take too much memory.
+func (c *Catalog) txRoom() error {
+	if n := c.txBytes.Load(); n >= c.o.TxBytesMax {
+		c.metrics.FullTotal.Add(1)
+		return fmt.Errorf("%w: %d MiB, the limit is %d MiB; change fewer rows in one transaction", ErrTooMany, n>>20, c.o.TxBytesMax>>20)
+	}
+	return nil
 }
 
 // arena keeps many small byte slices in few allocations.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -132,4 +133,78 @@ func TestLoadByHand(t *testing.T) {
 	}
 	require.NoError(t, c.Close(ctx))
 	fmt.Println()
+}
+
+// An update of LAKESQL_UPDATE rows in one transaction, to be looked at: memory and time.
+func TestUpdateByHand(t *testing.T) {
+	rows := envInt("LAKESQL_UPDATE", 0)
+	if rows == 0 {
+		t.Skip("LAKESQL_UPDATE gives the number of rows")
+	}
+	ctx := context.Background()
+	c, err := Open(ctx, t.TempDir(), Options{})
+	require.NoError(t, err)
+	require.NoError(t, c.CreateDatabase(ctx, "d", nil))
+	spec, batch := lineItems()
+	tab, err := c.CreateTable(ctx, "d", "lineitem", spec)
+	require.NoError(t, err)
+	inTx(t, c, func(tx *Tx) {
+		b, err := tx.BulkInsert(ctx, tab, DuplicateFail)
+		require.NoError(t, err)
+		for i := 0; i < rows; i += 8192 {
+			require.NoError(t, b.Append(batch(i, min(8192, rows-i))))
+		}
+		_, err = b.Finish()
+		require.NoError(t, err)
+	})
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	tx, err := c.Begin(ctx)
+	require.NoError(t, err)
+	mark := tx.Mark()
+	start := time.Now()
+	for b, err := range tx.Scan(ctx, tab, ScanOptions{Mark: mark, UseMark: true}) {
+		require.NoError(t, err)
+		for i := range b.Rows {
+			old := b.Row(i, nil)
+			row := append(storage.Row(nil), old...)
+			row[7] = decimal128.FromI64(5)
+			require.NoError(t, tx.Update(ctx, tab, old, row))
+		}
+	}
+	took := time.Since(start)
+	waits := heap()
+	t.Logf("%d rows: %v, %d bytes a row wait for the commit", rows, took, (waits-before)/uint64(rows))
+	if path := os.Getenv("LAKESQL_HEAP"); path != "" {
+		f, err := os.Create(path)
+		require.NoError(t, err)
+		require.NoError(t, pprof.WriteHeapProfile(f))
+		require.NoError(t, f.Close())
+	}
+	done, peak := make(chan struct{}), make(chan uint64)
+	go func() {
+		var most uint64
+		for {
+			select {
+			case <-done:
+				peak <- most
+				return
+			case <-time.After(50 * time.Millisecond):
+				var m runtime.MemStats
+				runtime.ReadMemStats(&m)
+				most = max(most, m.HeapAlloc)
+			}
+		}
+	}()
+	start = time.Now()
+	require.NoError(t, tx.Commit(ctx))
+	took = time.Since(start)
+	close(done)
+	t.Logf("commit %v, heap up to %d MiB", took, <-peak>>20)
+	require.NoError(t, c.Close(ctx))
 }

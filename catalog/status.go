@@ -12,6 +12,7 @@ func (c *Catalog) Status() Status {
 		"flushes_overtaken": m.OvertakenTotal.Load(), "table_locks_lost": m.LocksLostTotal.Load(),
 		"writes_refused": m.FullTotal.Load(), "disk_full": m.DiskFullTotal.Load(),
 		"hot_bytes": c.hotBytes.Load(), "hot_bytes_limit": c.o.HotBytesMax,
+		"transaction_bytes": c.txBytes.Load(), "transaction_bytes_limit": c.o.TxBytesMax,
 		"journal_bytes_limit": c.o.JournalBytes,
 		"runs_bytes":          c.runBytes.Load(), "runs_bytes_limit": allRunBytes,
 		"row_locks": int64(len(c.Locks())), "transactions": int64(len(c.Transactions())),

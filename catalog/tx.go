@@ -49,6 +49,7 @@ type txTable struct {
 	unique  map[string][]string  // index number and values → index keys that got them in this transaction
 	intent  lockMask             // how the table is locked for the sake of its rows
 	mem     arena                // of the entries
+	bytes   int64                // that the entries take, see Options.TxBytesMax
 	buf     []byte               // for encoding
 	byValue map[string][]string  // keyless tables: encoded row → record keys, made by the first search of a statement
 	valueAt int                  // writes of the transaction that byValue reflects
@@ -167,7 +168,11 @@ func (tx *Tx) RollbackTo(m Mark) error {
 			} else {
 				tt.last[textView(e.ikey())] = e.prev
 			}
+			tt.account(-e.bytes())
 			tt.entries = tt.entries[:n-1]
+		}
+		if len(tt.entries) == 0 {
+			tt.mem, tt.entries = arena{}, nil
 		}
 		tt.byValue = nil
 		if tt.staged != nil {
@@ -403,6 +408,9 @@ func (tx *Tx) writable(ctx context.Context, t *Table, row storage.Row) (*txTable
 	if d.readOnly != "" {
 		return nil, fmt.Errorf("%w: %s: %s", ErrReadOnly, d, d.readOnly)
 	}
+	if err := tx.c.txRoom(); err != nil {
+		return nil, err
+	}
 	if row == nil {
 		return tt, tx.lockTable(ctx, tt, lockIX)
 	}
@@ -635,6 +643,7 @@ func (tx *Tx) Rollback() {
 	tx.done = true
 	for _, tt := range tx.order {
 		tx.letGo(tt)
+		tt.account(-tt.bytes)
 		tt.close()
 		if tt.staged != nil {
 			tt.staged.discard()

@@ -23,6 +23,7 @@ const (
 	erFileExists      = 1086
 	erLockWait        = 1205
 	erDiskFull        = 1021
+	erOutOfResources  = 1041
 	erTableFull       = 1114
 	erReadOnlyTable   = 1036
 	erReadOnlyMode    = 1836
@@ -101,6 +102,8 @@ func mysqlError(err error) error {
 		return at(erLockWait, stateGeneral) // the text names who writes
 	case errors.Is(err, catalog.ErrDiskFull), errors.Is(err, catalog.ErrFull) && errors.Is(err, syscall.ENOSPC):
 		return at(erDiskFull, stateGeneral)
+	case errors.Is(err, catalog.ErrTooMany):
+		return at(erOutOfResources, stateGeneral)
 	case errors.Is(err, catalog.ErrStopped):
 		return at(erReadOnlyMode, stateGeneral)
 	case errors.Is(err, catalog.ErrFull):

@@ -16,11 +16,11 @@ func TestParseSize(t *testing.T) {
 
 func TestPlanMemory(t *testing.T) {
 	p := planMemory(0, 10<<30)
-	if p.goal != memoryGoal || p.guard != 8<<30 || p.cache != 0 || p.hot != 0 {
+	if p.goal != memoryGoal || p.guard != 8<<30 || p.cache != 0 || p.hot != 0 || p.tx != 0 {
 		t.Error(p)
 	}
 	p = planMemory(600<<20, 10<<30)
-	if p.goal != 450<<20 || p.guard != 540<<20 || p.cache != 100<<20 || p.hot != 600<<20 {
+	if p.goal != 450<<20 || p.guard != 540<<20 || p.cache != 100<<20 || p.tx != 200<<20 || p.hot != 600<<20 {
 		t.Error(p)
 	}
 	if machineMemory() < 0 {

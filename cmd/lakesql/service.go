@@ -39,7 +39,7 @@ func openService(ctx context.Context, cfg serverConfig, log *slog.Logger) (_ ser
 		debug.SetMemoryLimit(m.goal)
 	}
 	c, err := catalog.Open(ctx, cfg.Data, catalog.Options{
-		Logger: log, AcceptLostState: cfg.AcceptLostState, SortKey: sqlplan.SortKey, CacheBytes: m.cache, HotBytesMax: m.hot, BallastBytes: ballastBytes,
+		Logger: log, AcceptLostState: cfg.AcceptLostState, SortKey: sqlplan.SortKey, CacheBytes: m.cache, TxBytesMax: m.tx, HotBytesMax: m.hot, BallastBytes: ballastBytes,
 	})
 	if err != nil {
 		return nil, err
