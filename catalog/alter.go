@@ -343,6 +343,7 @@ func (t *Table) settleRewrite(ctx context.Context, f *flush, rows []rewritten) e
 		return err
 	}
 	next := f.cold.with(tl, f.cold.view.Apply(tl, f.meta.Change(f.instant)))
+	next.shape++
 	done := ownInstant{time: f.instant, cut: f.cut, effect: ownEffect(f.instant, 0, f.cold.view, f.cold.counts, f.intent.Files)}
 	done.barrier = true
 	done.hide(f.meta.Replaced, f.cold.view, nil)

@@ -75,6 +75,8 @@ type Metrics struct {
 	LockWaitNanos        atomic.Int64 // time spent waiting for them, in ns
 	LockTimeoutsTotal    atomic.Int64 // waits that were given up after the lock timeout
 	DeadlocksTotal       atomic.Int64 // transactions that were rolled back to end a circle of waits
+	TableWaitsTotal      atomic.Int64 // waits of transactions for changes of definitions and the other way round
+	TableTimeoutsTotal   atomic.Int64 // of these, given up after their limit
 	LockEscalationsTotal atomic.Int64 // transactions' row locks that one lock of their whole table, or index, took the place of
 	LocksHeld            atomic.Int64 // locks held at present
 }

@@ -513,6 +513,13 @@ func (c *Catalog) enforce(ctx context.Context, dec *decision) error {
 				return err
 			}
 		}
+		c.viewMu.Lock()
+		if cold := c.cold(t.id); cold != nil && d.hasNewIndex(t.def.Load()) {
+			cold = cold.with(cold.tl, cold.view)
+			cold.shape++
+			c.setCold(t.id, cold)
+		}
+		c.viewMu.Unlock()
 		if t.draft {
 			t.draft = false
 			renamed[t] = nil
@@ -567,6 +574,13 @@ func (c *Catalog) enforce(ctx context.Context, dec *decision) error {
 		c.log.Error("write what follows from a change of definitions; it is repeated", "err", err)
 	}
 	return nil
+}
+
+// hasNewIndex tells whether a definition has an index that an earlier one has not.
+func (d *tableDef) hasNewIndex(old *tableDef) bool {
+	return slices.ContainsFunc(d.indexes, func(x tableIndex) bool {
+		return !slices.ContainsFunc(old.indexes, func(o tableIndex) bool { return o.no == x.no })
+	})
 }
 
 // close ends the use of a dropped table.

@@ -25,6 +25,10 @@ type coldState struct {
 	flushed index.Seq // rows at or below stand in the files
 	trimmed index.Seq // the journal holds no rows at or below
 	since   index.Seq // own and others tell of every instant that was completed after it, as long as the journal does
+
+	// shape counts the changes of definitions after which an older snapshot cannot be read under the new one: all rows were rewritten or
+	// removed, or an index was built.
+	shape uint64
 }
 
 // ownInstant is an instant of ours.
@@ -153,7 +157,7 @@ func (s *coldState) foreignSince(bound storage.InstantTime) map[storage.InstantT
 
 // with gives the state after a new look at the timeline.
 func (s *coldState) with(tl *timeline.Timeline, view *timeline.View) *coldState {
-	return &coldState{tl: tl, view: view, own: s.own, others: s.others, flushed: s.flushed, trimmed: s.trimmed, since: s.since}
+	return &coldState{tl: tl, view: view, own: s.own, others: s.others, flushed: s.flushed, trimmed: s.trimmed, since: s.since, shape: s.shape}
 }
 
 // addOwn notes an instant of ours. One without seq is seen from the moment on at which the state becomes known.

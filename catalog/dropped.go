@@ -262,6 +262,11 @@ func (c *Catalog) undrop(ctx context.Context, list []droppedTable, db *droppedDa
 	for i := range list {
 		d := &list[i]
 		t, err := c.openTable(ctx, &d.Record)
+		for wait := moveWait; err != nil && wait < 8*moveWait; wait *= 2 { // it is decided: a moment's failure must not leave it without the table
+			c.log.Warn("open a table that was brought back; it is tried again", "table", d.Record.Database+"."+d.Record.Name, "err", err)
+			time.Sleep(wait)
+			t, err = c.openTable(ctx, &d.Record)
+		}
 		var damaged *storage.CorruptError
 		if errors.As(err, &damaged) || errors.Is(err, storage.ErrUnsupported) {
 			t, err = c.brokenTable(&d.Record, err)

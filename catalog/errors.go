@@ -37,6 +37,9 @@ var (
 	ErrClosed  = errors.New("catalog: closed")
 	// ErrExpired: what was dropped is not kept any more, or never was there.
 	ErrExpired = errors.New("catalog: not kept")
+	// ErrChanged: a table was rewritten, truncated, or got an index after the transaction's snapshot was taken. Plain reads of that
+	// snapshot cannot be had; a new transaction can read the table.
+	ErrChanged = errors.New("catalog: the definition has changed")
 	// ErrSnapshot: a snapshot cannot be read any more: it is older than Options.SnapshotMax, or a file that it needs is gone. The
 	// transaction may be run again.
 	ErrSnapshot = errors.New("catalog: the snapshot cannot be read any more")

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -37,9 +38,15 @@ func (m *metaLock) wait() chan struct{} {
 	return m.free
 }
 
-// enter takes the lock for a transaction, and tells whether it had to wait.
-func (m *metaLock) enter(ctx context.Context, queue bool, limit time.Duration) (waited bool, err error) {
+// enter takes the lock for a transaction, and tells whether it had to wait; begins is asked how when it has to.
+func (m *metaLock) enter(ctx context.Context, queue bool, begins func() changeWait) (waited bool, err error) {
 	var timer *time.Timer
+	var how changeWait
+	defer func() {
+		if waited && how.note != nil {
+			how.note(false)
+		}
+	}()
 	for {
 		m.mu.Lock()
 		if !m.held && (m.waiting == 0 || !queue) {
@@ -50,8 +57,12 @@ func (m *metaLock) enter(ctx context.Context, queue bool, limit time.Duration) (
 		free := m.wait()
 		m.mu.Unlock()
 		if timer == nil {
-			timer = time.NewTimer(limit)
+			how = begins()
+			timer = time.NewTimer(how.limit)
 			defer timer.Stop()
+			if how.note != nil {
+				how.note(true)
+			}
 		}
 		waited = true
 		select {
@@ -79,8 +90,9 @@ type changeWait struct {
 	note  func(waits bool)
 }
 
-// WithWait says how long changes of definitions wait for the transactions that use their tables; ErrLockTimeout after that. Note, if it
-// is not nil, is told when they begin and end to wait. Without it they wait for LockTimeoutDefault.
+// WithWait says how long changes of definitions wait for the transactions that use their tables, and transactions for changes;
+// ErrLockTimeout after that. Note, if it is not nil, is told when they begin and end to wait. Without it changes wait for
+// LockTimeoutDefault, and transactions for a year.
 func WithWait(ctx context.Context, limit time.Duration, note func(waits bool)) context.Context {
 	return context.WithValue(ctx, waitKey{}, changeWait{limit, note})
 }
@@ -138,8 +150,11 @@ func lockDefinitions(ctx context.Context, tables []*Table) (release func(), err 
 				})
 			}, nil
 		}
-		if !waits && how.note != nil {
-			how.note(true)
+		if !waits {
+			tables[0].c.metrics.TableWaitsTotal.Add(1)
+			if how.note != nil {
+				how.note(true)
+			}
 		}
 		waits = true
 		select {
@@ -147,6 +162,7 @@ func lockDefinitions(ctx context.Context, tables []*Table) (release func(), err 
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-timer.C:
+			busy.c.metrics.TableTimeoutsTotal.Add(1)
 			return nil, fmt.Errorf("%w: transactions use %s", ErrLockTimeout, busy)
 		}
 	}
@@ -161,7 +177,16 @@ func (tx *Tx) use(ctx context.Context, t *Table) error {
 		return nil
 	}
 	tx.mu.Unlock()
-	waited, err := t.meta.enter(ctx, first, tableWait)
+	waited, err := t.meta.enter(ctx, first, func() changeWait {
+		tx.c.metrics.TableWaitsTotal.Add(1)
+		if how, ok := ctx.Value(waitKey{}).(changeWait); ok {
+			return how
+		}
+		return changeWait{limit: tableWait}
+	})
+	if errors.Is(err, ErrLockTimeout) {
+		tx.c.metrics.TableTimeoutsTotal.Add(1)
+	}
 	if err != nil {
 		return err
 	}
@@ -172,7 +197,7 @@ func (tx *Tx) use(ctx context.Context, t *Table) error {
 		return nil
 	}
 	tx.uses = append(tx.uses, t)
-	if waited && len(tx.tabs) == 0 {
+	if (waited || tx.snap.reshaped(t)) && len(tx.tabs) == 0 && !tx.fixed {
 		s, err := tx.c.newSnapshot()
 		if err != nil {
 			return err
@@ -181,6 +206,26 @@ func (tx *Tx) use(ctx context.Context, t *Table) error {
 		tx.snap = s
 	}
 	return nil
+}
+
+// reshaped tells whether the table has another shape than in the snapshot.
+func (s *snapshot) reshaped(t *Table) bool {
+	was, now := s.colds[t.id], s.c.cold(t.id)
+	return was == nil || now != nil && now.shape != was.shape
+}
+
+// Uses tells whether the transaction has used the table, so that its definition stays until the transaction ends.
+func (tx *Tx) Uses(t *Table) bool {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	return slices.Contains(tx.uses, t)
+}
+
+// KeepSnapshot has plain reads see the snapshot that was taken at the beginning, also if the first of them comes later.
+func (tx *Tx) KeepSnapshot() {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	tx.fixed = true
 }
 
 // tableWait is how long a transaction waits for a change of definitions that is under way: MySQL's default, a year.

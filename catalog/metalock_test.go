@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -178,5 +179,136 @@ func TestChangesBesideWriters(t *testing.T) {
 	tx.Rollback()
 	require.EqualValues(t, rows.Load(), n)
 	require.Positive(t, n)
+	require.NoError(t, c.Close(ctx))
+}
+
+// A transaction whose snapshot was taken before a table was rewritten, emptied or got an index cannot read it as it was; what it
+// writes, and what it reads with locks, is the newest state. Columns that come or go without a rewrite change nothing.
+func TestSnapshotBeforeChange(t *testing.T) {
+	ctx := context.Background()
+	c := testOpen(t, vfs.NewMem(), Options{})
+	require.NoError(t, c.CreateDatabase(ctx, "d", nil))
+	other, err := c.CreateTable(ctx, "d", "other", testSpec())
+	require.NoError(t, err)
+	tab, err := c.CreateTable(ctx, "d", "t", testSpec())
+	require.NoError(t, err)
+	read := func(tx *Tx, index string) (out []string, err error) {
+		scan := tx.Scan(ctx, tab, ScanOptions{})
+		if index != "" {
+			scan = tx.Lookup(ctx, tab, index, []KeyRange{{}}, ScanOptions{})
+		}
+		for b, err := range scan {
+			if err != nil {
+				return nil, err
+			}
+			for i := range b.Rows {
+				out = append(out, fmt.Sprint(b.Row(i, nil)))
+			}
+		}
+		return out, nil
+	}
+	convert := func(row storage.Row) (storage.Row, error) { return append(slices.Clone(row), int32(7)), nil }
+	for _, k := range []struct {
+		name   string
+		change func() error
+		reads  bool
+		index  string
+	}{
+		{"add a column", func() error {
+			spec, columns := ddlWiden(tab, "a")
+			return c.AlterTable(ctx, tab, *spec, columns, nil)
+		}, true, ""},
+		{"rewrite", func() error {
+			spec, columns := ddlWiden(tab, "b")
+			return c.AlterTable(ctx, tab, *spec, columns, convert)
+		}, false, ""},
+		{"index", func() error {
+			return c.SetIndexes(ctx, tab, []IndexSpec{{Name: "i", Columns: []KeyColumn{{Column: "v"}}}}, nil)
+		}, false, "i"},
+		{"truncate", func() error { _, err := c.TruncateTable(ctx, tab); return err }, false, ""},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			inTx(t, c, func(tx *Tx) {
+				row := make(storage.Row, len(tab.Spec().Schema.Fields))
+				row[0], row[1], row[2] = int32(1), "x", int64(1)
+				require.NoError(t, tx.Insert(ctx, tab, row))
+			})
+			old, err := c.Begin(ctx)
+			require.NoError(t, err)
+			_, _, err = old.Get(ctx, other, storage.Row{int32(1)})
+			require.NoError(t, err)
+			fixed, err := c.Begin(ctx)
+			require.NoError(t, err)
+			fixed.KeepSnapshot()
+			unused, err := c.Begin(ctx)
+			require.NoError(t, err)
+			require.NoError(t, k.change())
+			for _, tx := range []*Tx{old, fixed} {
+				rows, err := read(tx, k.index)
+				_, _, gerr := tx.Get(ctx, tab, storage.Row{int32(1)})
+				if k.reads {
+					require.NoError(t, err)
+					require.NoError(t, gerr)
+					require.Len(t, rows, 1)
+				} else {
+					require.ErrorIs(t, err, ErrChanged)
+					require.ErrorIs(t, gerr, ErrChanged)
+				}
+			}
+			want, err := read(unused, k.index)
+			require.NoError(t, err)
+			got := map[bool]string{true: "[]", false: scanAll(t, c, tab)}[len(want) == 0]
+			require.Equal(t, got, fmt.Sprint(strings.Join(want, " ")+map[bool]string{true: "[]"}[len(want) == 0]))
+			unused.Rollback()
+			fixed.Rollback()
+			row := make(storage.Row, len(tab.Spec().Schema.Fields))
+			row[0], row[1], row[2] = int32(2), "y", int64(2)
+			require.NoError(t, old.Insert(ctx, tab, row))
+			_, found, err := old.GetLock(ctx, tab, storage.Row{int32(1)}, ScanOptions{Lock: LockShared})
+			require.NoError(t, err)
+			require.Equal(t, len(want) > 0, found)
+			require.NoError(t, old.Commit(ctx))
+			require.Contains(t, scanAll(t, c, tab), "[2 y 2")
+			inTx(t, c, func(tx *Tx) {
+				var rows []storage.Row
+				for b, err := range tx.Scan(ctx, tab, ScanOptions{}) {
+					require.NoError(t, err)
+					for i := range b.Rows {
+						rows = append(rows, b.Row(i, nil))
+					}
+				}
+				for _, r := range rows {
+					require.NoError(t, tx.Delete(ctx, tab, r))
+				}
+			})
+		})
+	}
+	require.NoError(t, c.Close(ctx))
+	require.Zero(t, c.pins.count())
+}
+
+// A transaction waits for a change that is under way as long as it is told, and says that it waits.
+func TestTransactionWaitsForChange(t *testing.T) {
+	ctx := context.Background()
+	c := testOpen(t, vfs.NewMem(), Options{})
+	require.NoError(t, c.CreateDatabase(ctx, "d", nil))
+	tab, err := c.CreateTable(ctx, "d", "t", testSpec())
+	require.NoError(t, err)
+	release, err := lockDefinitions(ctx, []*Table{tab})
+	require.NoError(t, err)
+	tx, err := c.Begin(ctx)
+	require.NoError(t, err)
+	var notes []bool
+	wait := WithWait(ctx, time.Millisecond, func(waits bool) { notes = append(notes, waits) })
+	require.ErrorIs(t, tx.LockTable(wait, tab, LockNone, LockWaits), ErrLockTimeout)
+	require.Equal(t, []bool{true, false}, notes)
+	require.False(t, tx.Uses(tab))
+	require.EqualValues(t, 1, c.Metrics().TableWaitsTotal.Load())
+	require.EqualValues(t, 1, c.Metrics().TableTimeoutsTotal.Load())
+	release()
+	require.NoError(t, tx.LockTable(wait, tab, LockNone, LockWaits))
+	require.True(t, tx.Uses(tab))
+	require.Len(t, notes, 2)
+	tx.Rollback()
 	require.NoError(t, c.Close(ctx))
 }

@@ -34,6 +34,7 @@ type Tx struct {
 
 	uses     []*Table // whose metadata locks it holds; guarded by mu
 	internal bool     // it belongs to a change of definitions and takes none
+	fixed    bool     // its snapshot does not move to its first read, see KeepSnapshot
 }
 
 // Mark names a state of a transaction's writes.
@@ -56,6 +57,7 @@ type txTable struct {
 	ahead   map[string]*keyState // by index key, see Tx.Expect
 	staged  *stage               // guarded by tx.mu: rows that large statements wrote into files
 	valueOf *tableView           // what byValue was made of
+	stale   bool                 // the snapshot of plain reads is older than the table's present shape
 }
 
 // tableView is a table at a snapshot, with what reads of it found out.
@@ -82,6 +84,15 @@ func (s *snapshot) view(t *Table, d *tableDef) *tableView {
 		}
 	}
 	return &tableView{s: s, t: t, def: d, cold: cold, fresh: t.lastSeq.Load() == 0 && len(cold.newest()) == 0}
+}
+
+// predates tells whether the snapshot shows the table from before a change after which it cannot be read under the present definition.
+func (s *snapshot) predates(t *Table, v *tableView) bool {
+	now := s.c.cold(t.id)
+	if s.colds[t.id] == nil { // made after the snapshot
+		return index.Seq(t.lastSeq.Load()) > s.seq || len(v.cold.newest()) > 0
+	}
+	return now != nil && now.shape != v.cold.shape
 }
 
 func newTx(c *Catalog, s *snapshot, o TxOptions) *Tx {
@@ -121,6 +132,17 @@ func (tx *Tx) table(ctx context.Context, t *Table) (*txTable, error) {
 		return nil, fmt.Errorf("%w: table %s", ErrNotFound, t)
 	}
 	tt := &txTable{tableView: v, cur: v, last: map[string]int32{}}
+	if tx.snap.predates(t, v) {
+		tt.stale = true
+		s, err := tx.c.newSnapshot()
+		if err != nil {
+			return nil, err
+		}
+		if tt.cur = s.view(t, v.def); tt.cur == nil {
+			s.close()
+			return nil, fmt.Errorf("%w: table %s", ErrNotFound, t)
+		}
+	}
 	tx.tabs[t.id] = tt
 	tx.order = append(tx.order, tt)
 	return tt, nil
@@ -129,7 +151,7 @@ func (tx *Tx) table(ctx context.Context, t *Table) (*txTable, error) {
 // look takes in what other engines wrote, when the transaction reads or writes its first table: its snapshot begins there.
 func (tx *Tx) look(ctx context.Context, t *Table) error {
 	tx.mu.Lock()
-	first := len(tx.tabs) == 0 && !tx.done
+	first := len(tx.tabs) == 0 && !tx.done && !tx.fixed
 	tx.mu.Unlock()
 	if !first {
 		return nil
@@ -208,7 +230,11 @@ func (tx *Tx) GetLock(ctx context.Context, t *Table, key storage.Row, o ScanOpti
 	}
 	v := tt.tableView
 	var res lockResult
-	if o.Lock != LockNone {
+	if o.Lock == LockNone {
+		if v, err = tx.plainView(tt, o); err != nil {
+			return nil, false, err
+		}
+	} else {
 		if err := tx.lockTable(ctx, tt, o.Lock.intent()); err != nil {
 			return nil, false, err
 		}

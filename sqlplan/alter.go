@@ -610,8 +610,8 @@ func (t *ownTable) Truncate(ctx *sql.Context) (int, error) {
 	if t.temporary {
 		sessionOf(ctx).closeTemporary(t.t)
 	}
-	n, err := t.catalog.TruncateTable(sessionOf(ctx).changeWait(ctx), t.t)
-	return int(n), mysqlError(err)
+	_, err := t.catalog.TruncateTable(sessionOf(ctx).changeWait(ctx), t.t)
+	return 0, mysqlError(err) // MySQL tells 0 rows, too
 }
 
 // deleteAll deletes every row as DELETE does.

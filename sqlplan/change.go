@@ -188,7 +188,7 @@ func (c *change) decide(ctx *sql.Context, s *Session) error {
 		x.Retention = s.dropRetention(ctx, k)
 		if err := k.Change(s.changeWait(ctx), *x); err != nil {
 			c.giveUp(ctx)
-			return c.translate(err)
+			return c.translate(ctx, err)
 		}
 	}
 	s.stmt.altered = true
@@ -223,13 +223,21 @@ func (c *change) giveUp(ctx *sql.Context) {
 }
 
 // translate gives the error of a change in the front end's terms: two rows that get one key are its duplicate.
-func (c *change) translate(err error) error {
+func (c *change) translate(ctx *sql.Context, err error) error {
 	var dup *catalog.DuplicateKeyError
-	if errors.As(err, &dup) {
-		return sql.NewUniqueKeyErr(mysqlError(err).Error(), dup.Index == "", nil)
-	}
+	isDup := errors.As(err, &dup)
 	for _, p := range c.tables {
 		switch {
+		case isDup && p.def != nil && strings.EqualFold(dup.Table, p.db+"."+p.name):
+			codec, err := p.def.codec.zoned(ctx)
+			if err != nil {
+				return err
+			}
+			existing, err := codec.decodeRow(dup.Existing)
+			if err != nil {
+				return mysqlError(err)
+			}
+			return duplicateKey(ctx, p.def, p.name, dup.Index, existing)
 		case errors.Is(err, catalog.ErrExists) && (p.draft || p.name != p.t.Name() || p.db != p.t.Database()):
 			return sql.ErrTableAlreadyExists.New(p.name)
 		case errors.Is(err, catalog.ErrNotFound) && p.drop:

@@ -91,12 +91,12 @@ func (e *editor) begin(ctx *sql.Context) error {
 		return e.err
 	}
 	s := e.session
-	tx, err := s.txOf(ctx, e.table.catalog)
+	t := e.table
+	tx, err := s.use(ctx, t.table)
 	if err != nil {
 		e.err = err
 		return err
 	}
-	t := e.table
 	if e.checks, e.err = newRowChecks(ctx, t.db.name, t.Name(), t.def.pk.Schema, t.def.table.Checks); e.err != nil {
 		e.err = mysqlError(e.err)
 		return e.err
@@ -375,7 +375,7 @@ func (e *editor) changed(ctx *sql.Context, err error) error {
 		// REPLACE and ON DUPLICATE KEY UPDATE: the front end goes on with the row that is there and shows the text to nobody.
 		return sql.NewUniqueKeyErr("Duplicate entry", dup.Index == "", existing)
 	}
-	return duplicateKey(ctx, e.table.table, dup.Index, existing)
+	return duplicateKey(ctx, e.table.def, e.table.Name(), dup.Index, existing)
 }
 
 // keyParts are the columns of the primary key (name "") or of an index.
@@ -390,23 +390,23 @@ func (d *definition) keyParts(name string) []keyPart {
 }
 
 // duplicateKey is the front end's error for a key that is taken, with MySQL's text.
-func duplicateKey(ctx *sql.Context, t *table, name string, existing sql.Row) error {
-	cols := t.def.keyParts(name)
+func duplicateKey(ctx *sql.Context, d *definition, table, name string, existing sql.Row) error {
+	cols := d.keyParts(name)
 	values := make([]string, len(cols))
 	for i, c := range cols {
-		n := t.def.column(c.Column)
+		n := d.column(c.Column)
 		v := existing[n]
 		text := fmt.Sprint(v)
 		if v != nil {
 			if b, ok := v.([]byte); ok {
 				text = string(b)
-			} else if sv, err := t.def.pk.Schema[n].Type.SQL(ctx, nil, v); err == nil {
+			} else if sv, err := d.pk.Schema[n].Type.SQL(ctx, nil, v); err == nil {
 				text = sv.ToString()
 			}
 		}
 		values[i] = text
 	}
-	return sql.NewUniqueKeyErr(fmt.Sprintf("Duplicate entry '%s' for key '%s.%s'", strings.Join(values, "-"), t.Name(), indexName(name)),
+	return sql.NewUniqueKeyErr(fmt.Sprintf("Duplicate entry '%s' for key '%s.%s'", strings.Join(values, "-"), table, indexName(name)),
 		name == "", existing)
 }
 

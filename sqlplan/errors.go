@@ -50,8 +50,13 @@ var (
 	errDeadlock = mysql.NewSQLError(mysql.ERLockDeadlock, "40001", "Deadlock found when trying to get lock; try restarting transaction")
 	// A snapshot that is too old, or whose files another engine removed, is to the client what a changed table is.
 	errTableChanged = mysql.NewSQLError(1412, stateGeneral, "Table definition has changed, please retry transaction")
-	errLockWait     = mysql.NewSQLError(erLockWait, stateGeneral, "Lock wait timeout exceeded; try restarting transaction")
-	errNoWait       = mysql.NewSQLError(3572, stateGeneral, "Statement aborted because lock(s) could not be acquired immediately and NOWAIT is set.")
+	// ErrReplan: the definition of a table changed after the statement was planned. The servers plan and run it again, also within the
+	// transaction, if the client has got nothing of it yet and it has written nothing; else this is the client's error.
+	ErrReplan = mysql.NewSQLError(1412, stateGeneral, "Table definition has changed, please retry transaction")
+	// errReshaped is of a table that was rewritten after the snapshot of the transaction.
+	errReshaped = mysql.NewSQLError(1412, stateGeneral, "Table definition has changed, please retry transaction")
+	errLockWait = mysql.NewSQLError(erLockWait, stateGeneral, "Lock wait timeout exceeded; try restarting transaction")
+	errNoWait   = mysql.NewSQLError(3572, stateGeneral, "Statement aborted because lock(s) could not be acquired immediately and NOWAIT is set.")
 )
 
 // mysqlError gives an error of the packages below as one whose number the front end finds. It finds numbers on bare errors
@@ -81,7 +86,7 @@ func mysqlError(err error) error {
 	case errors.As(err, &kind):
 		return kind
 	case errors.As(err, &dup):
-		return mysql.NewSQLError(erDupEntry, "23000", "Duplicate entry '%s' for key '%s.%s'", keyText(dup.Key), dup.Table, indexName(dup.Index))
+		return mysql.NewSQLError(erDupEntry, "23000", "Duplicate entry '%s' for key '%s.%s'", keyText(dup.Key), bareName(dup.Table), indexName(dup.Index))
 	case errors.As(err, &late):
 		return mysql.NewSQLError(erCheckViolated, stateGeneral, "Column '%s' orders the versions of a row of table '%s': %v lies before the stored %v",
 			late.Field, late.Table, late.Given, late.Stored)
@@ -92,6 +97,8 @@ func mysqlError(err error) error {
 		return at(erCrashed, stateGeneral)
 	case errors.Is(err, catalog.ErrConflict):
 		return errDeadlock
+	case errors.Is(err, catalog.ErrChanged):
+		return errReshaped
 	case errors.Is(err, catalog.ErrSnapshot):
 		return errTableChanged
 	case errors.Is(err, catalog.ErrLockTimeout):
@@ -134,6 +141,13 @@ func mysqlError(err error) error {
 	return at(erStorageEngine, stateGeneral)
 }
 
+// Replans tells whether an error says that the statement is to be planned and run again: in the transaction that it belongs to, or, if
+// that is its own, in a new one.
+func Replans(err error, own bool) bool {
+	var e *mysql.SQLError
+	return errors.As(sql.UnwrapError(err), &e) && (e == ErrReplan || own && e == errReshaped)
+}
+
 // plainText is the text of an error without the names of packages, which mean nothing to a client.
 func plainText(err error) string {
 	text := err.Error()
@@ -141,6 +155,14 @@ func plainText(err error) string {
 		text = strings.ReplaceAll(text, p, "")
 	}
 	return text
+}
+
+// bareName gives the name of a table without its database.
+func bareName(table string) string {
+	if _, name, ok := strings.Cut(table, "."); ok {
+		return name
+	}
+	return table
 }
 
 // keyText writes the values of a key as MySQL does in error 1062.

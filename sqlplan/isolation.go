@@ -339,9 +339,11 @@ func (n *startSnapshot) RowIter(ctx *sql.Context, _ sql.Row) (sql.RowIter, error
 	if err := s.startExplicit(ctx, c); err != nil {
 		return nil, err
 	}
-	if _, err := s.txOf(ctx, s.engine.catalog); err != nil {
+	tx, err := s.txOf(ctx, s.engine.catalog)
+	if err != nil {
 		return nil, err
 	}
+	tx.KeepSnapshot()
 	return okRows(0), nil
 }
 

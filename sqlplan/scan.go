@@ -64,7 +64,7 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 	s := sessionOf(ctx)
 	if t.old == nil {
 		var err error
-		if tx, err = s.txOf(ctx, t.catalog); err != nil {
+		if tx, err = s.use(ctx, t); err != nil {
 			return nil, err
 		}
 		o.Current = t.current

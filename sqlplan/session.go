@@ -2,6 +2,7 @@ package sqlplan
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -143,6 +144,40 @@ func (s *Session) txOf(ctx *sql.Context, c *catalog.Catalog) (*catalog.Tx, error
 	}
 	s.tx.txs[c] = tx
 	return tx, nil
+}
+
+// use gives the session's transaction for a table that a plan names. It waits for a change of the table's definition; afterwards the
+// definition stays until the transaction ends. ErrReplan: it is another one than that of the plan.
+func (s *Session) use(ctx *sql.Context, t *table) (*catalog.Tx, error) {
+	tx, err := s.txOf(ctx, t.catalog)
+	if err != nil || t.temporary || s.stmt.change.of(t.t) != nil {
+		return tx, err
+	}
+	if !tx.Uses(t.t) {
+		switch err := tx.LockTable(s.changeWait(ctx), t.t, catalog.LockNone, catalog.LockWaits); {
+		case errors.Is(err, catalog.ErrNotFound):
+			return nil, ErrReplan
+		case err != nil:
+			return nil, mysqlError(err)
+		}
+	}
+	if s.stmt.altered {
+		return tx, nil
+	}
+	if t.def.version != t.t.Version() || t.def.name != t.t.Name() || !strings.EqualFold(t.db.name, t.t.Database()) {
+		return nil, ErrReplan
+	}
+	return tx, nil
+}
+
+// Written names the state of the session's writes: a statement that left it as it was can be run again in the same transaction.
+func (s *Session) Written() (n int) {
+	if s.tx != nil {
+		for _, tx := range s.tx.txs {
+			n += int(tx.Mark())
+		}
+	}
+	return n
 }
 
 // holder gives the transaction that holds the session's locks of tables.

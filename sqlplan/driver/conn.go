@@ -17,6 +17,7 @@ import (
 	"github.com/dolthub/vitess/go/mysql"
 	ast "github.com/dolthub/vitess/go/vt/sqlparser"
 
+	"github.com/lakesql/lakesql/sqlplan"
 	"github.com/lakesql/lakesql/sqlplan/dialect"
 	"github.com/lakesql/lakesql/sqlplan/wire"
 )
@@ -27,6 +28,7 @@ type connection struct {
 	warehouse *warehouse
 	session   gms.Session
 	inTx      bool
+	before    progress  // when the running statement began
 	own       bool      // the running statement has a transaction of its own, which ends with it
 	rows      *rows     // the result that is being read
 	owner     io.Closer // of a connection without a sql.DB
@@ -109,6 +111,7 @@ func (n *connection) open(ctx context.Context, query string, args map[string]ast
 	}
 	auto, err := plan.IsSessionAutocommit(c)
 	n.own = err == nil && auto && c.GetTransaction() == nil && !c.GetIgnoreAutoCommit()
+	n.before = n.progress()
 	sch, iter, _, err := n.warehouse.engine.SQL().QueryWithBindings(c, query, nil, args, nil)
 	if len(args) > 0 {
 		// The front end keeps a statement with parameters under its text, and would take it for that of another session state.
@@ -141,8 +144,30 @@ const erInternal = 1815
 // rerunMax is how often a conflicting statement runs before its error is the caller's.
 const rerunMax = 100
 
+// progress is what a session has written and committed.
+type progress struct {
+	commits uint64
+	written int
+}
+
+func (n *connection) progress() progress {
+	s, ok := n.session.(*sqlplan.Session)
+	if !ok {
+		return progress{}
+	}
+	p := progress{commits: s.Commits()}
+	if !n.own {
+		p.written = s.Written()
+	}
+	return p
+}
+
 // again waits a moment before a statement that conflicted runs again; false means that it may not.
 func (n *connection) again(ctx context.Context, try int, err error) bool {
+	if sqlplan.Replans(err, n.own) {
+		// A definition changed under the plan. Nothing of the statement stands; what it belongs to goes on.
+		return try < rerunMax && n.progress() == n.before && ctx.Err() == nil
+	}
 	var e *mysql.SQLError
 	if n.inTx || !n.own || try >= rerunMax || !errors.As(wire.MySQLError(err), &e) || e.Num != mysql.ERLockDeadlock {
 		return false

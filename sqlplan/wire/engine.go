@@ -24,6 +24,9 @@ func openEngine(ctx context.Context, o Options) (Options, *sqlplan.Engine, error
 	if o.Retryable == nil {
 		o.Retryable = func(err error) bool { return errors.Is(err, catalog.ErrConflict) }
 	}
+	if o.Replans == nil {
+		o.Replans = sqlplan.Replans
+	}
 	if o.WrapListener == nil {
 		o.WrapListener = dialect.Listener
 	}

@@ -49,6 +49,9 @@ type Options struct {
 	Query func(ctx *sql.Context, query string, stmt sqlparser.Statement, binds map[string]sqlparser.Expr, flags *sql.QueryFlags) (sql.Schema, sql.RowIter, *sql.QueryFlags, error)
 	// Retryable tells the errors after which an autocommit statement is run again.
 	Retryable func(error) bool
+	// Replans tells the errors after which a statement is planned and run again since a definition changed under its plan: an autocommit
+	// one (own), or one that has written nothing, in its transaction.
+	Replans func(err error, own bool) bool
 	// MapError turns errors of the layers below into *mysql.SQLError; others it returns as they are.
 	MapError func(error) error
 	// WrapListener stands between the sockets and the protocol, for packets that the front end cannot take.
@@ -72,7 +75,7 @@ type Metrics struct {
 	StatementsTotal   atomic.Int64
 	StatementsRunning atomic.Int64
 	ErrorsTotal       atomic.Int64
-	RerunsTotal       atomic.Int64 // statements run again after a conflict
+	RerunsTotal       atomic.Int64 // statements run again after a conflict, or since a definition changed under their plan
 	PanicsTotal       atomic.Int64
 	RowsSentTotal     atomic.Int64
 	LoadRowsTotal     atomic.Int64 // rows read by LOAD DATA
@@ -217,6 +220,9 @@ func withDefaults(o Options) Options {
 	}
 	if o.Query == nil {
 		o.Query = o.Engine.QueryWithBindings
+	}
+	if o.Replans == nil {
+		o.Replans = func(error, bool) bool { return false }
 	}
 	if o.MapError == nil {
 		o.MapError = func(err error) error { return err }

@@ -141,7 +141,7 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		}
 		defer sql.SessionCommandEnd(sqlCtx.Session)
 		own := ownsTransaction(sqlCtx)
-		commits := commitsOf(sqlCtx.Session)
+		commits, written := commitsOf(sqlCtx.Session), writtenOf(sqlCtx.Session)
 		failed := true
 		defer func() { // also after a panic
 			if failed && own {
@@ -175,7 +175,9 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		defer stop()
 		err = h.execute(sqlCtx, c, st, text)
 		if err != nil {
-			if h.conflict(err) {
+			if h.s.o.Replans(err, own) {
+				again = !st.started && !st.touched && replannable(st.ast, own) && commitsOf(sqlCtx.Session) == commits && (own || writtenOf(sqlCtx.Session) == written)
+			} else if h.conflict(err) {
 				if v := st.load.values; v != nil {
 					v.final = true
 				}
@@ -217,6 +219,23 @@ func commitsOf(s sql.Session) uint64 {
 		return c.Commits()
 	}
 	return 0
+}
+
+// writtenOf names the state of a session's writes.
+func writtenOf(s sql.Session) int {
+	if w, ok := s.(interface{ Written() int }); ok {
+		return w.Written()
+	}
+	return 0
+}
+
+// replannable tells statements that can be run again after a failure that left the session's writes as they were. Inside of a
+// transaction the statements of a procedure that ran before the one that failed may have had other effects.
+func replannable(ast sqlparser.Statement, own bool) bool {
+	if _, calls := ast.(*sqlparser.Call); calls && !own {
+		return false
+	}
+	return rerunnable(ast)
 }
 
 // rerunnable tells statements whose effect ends with their transaction.
