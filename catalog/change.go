@@ -475,6 +475,9 @@ func (c *Catalog) put(b *pebble.Batch, dec *decision) (undo func(), err error) {
 	return undo, err
 }
 
+// moveWait is how long a move of folders that failed waits before it is tried again, twice as long each time.
+const moveWait = 10 * time.Millisecond
+
 // enforce makes the warehouse what a durable decision says.
 func (c *Catalog) enforce(ctx context.Context, dec *decision) error {
 	var gone []*Table
@@ -489,7 +492,13 @@ func (c *Catalog) enforce(ctx context.Context, dec *decision) error {
 			t.close()
 		}
 	}
-	if err := c.moveFolders(ctx, &dec.Steps); err != nil {
+	err := c.moveFolders(ctx, &dec.Steps)
+	for wait := moveWait; err != nil && wait < 8*moveWait; wait *= 2 {
+		c.log.Warn("move table folders; it is tried again", "err", err)
+		time.Sleep(wait)
+		err = c.moveFolders(ctx, &dec.Steps)
+	}
+	if err != nil {
 		// The tables cannot be used where the decision puts them: nothing more is written until the next start repeats the moves.
 		err = fmt.Errorf("move table folders: %w", err)
 		c.stepsLeft = true

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path"
 	"strings"
 	"sync"
 
@@ -71,11 +73,13 @@ func (c *Catalog) moveFolders(ctx context.Context, s *folderSteps) error {
 				return err
 			}
 		}
-		s.Parked = true
-		v, err := json.Marshal(s)
+		parked := *s
+		parked.Parked = true
+		v, err := json.Marshal(&parked)
 		if err = firstError(err, c.putEntry(stepsKey(s.no), v)); err != nil {
 			return err
 		}
+		s.Parked = true
 	}
 	for _, m := range s.Moves {
 		from := m.From
@@ -105,8 +109,12 @@ func (c *Catalog) moveFolder(ctx context.Context, from, to string) error {
 	case has:
 		c.moved.note(from, to, index.Seq(c.clock.read()))
 		return c.store.Rename(ctx, from, to)
-	case done:
-		return nil
+	case done: // maybe the move failed after the rename: both names are made durable
+		err := c.syncFolder(c.path(path.Dir(from)))
+		if errors.Is(err, fs.ErrNotExist) { // the database has gone since
+			err = nil
+		}
+		return firstError(err, c.syncFolder(c.path(path.Dir(to))))
 	}
 	return fmt.Errorf("move folder %s: %w", c.path(from), storage.ErrNotExist)
 }
