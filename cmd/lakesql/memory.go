@@ -20,7 +20,7 @@ type memoryPlan struct {
 	goal  int64 // garbage is collected harder above it
 	guard int64 // the heap at which a statement is ended; 0: never
 	cache int64 // decoded logs and blocks
-	tx    int64 // rows that transactions have changed and not committed
+	tx    int64 // rows that transactions have changed and not committed; a commit takes about five times that for a moment
 	hot   int64 // rows that wait for a flush; they lie on the disk, and cost memory where they are read
 }
 
@@ -29,7 +29,7 @@ func planMemory(limit, machine int64) memoryPlan {
 	if limit == 0 {
 		return memoryPlan{goal: memoryGoal, guard: machine / 5 * 4} // the other defaults are the catalog's
 	}
-	return memoryPlan{goal: limit / 4 * 3, guard: limit / 10 * 9, cache: limit / 6, tx: limit / 3, hot: min(1<<30, limit)}
+	return memoryPlan{goal: limit / 4 * 3, guard: limit / 10 * 9, cache: limit / 6, tx: limit / 8, hot: min(1<<30, limit)}
 }
 
 // machineMemory gives the memory that the process may use: of its control group, else of the machine; 0 if that cannot be told.

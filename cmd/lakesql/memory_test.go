@@ -20,7 +20,7 @@ func TestPlanMemory(t *testing.T) {
 		t.Error(p)
 	}
 	p = planMemory(600<<20, 10<<30)
-	if p.goal != 450<<20 || p.guard != 540<<20 || p.cache != 100<<20 || p.tx != 200<<20 || p.hot != 600<<20 {
+	if p.goal != 450<<20 || p.guard != 540<<20 || p.cache != 100<<20 || p.tx != 75<<20 || p.hot != 600<<20 {
 		t.Error(p)
 	}
 	if machineMemory() < 0 {
