@@ -88,4 +88,3 @@ func TestDDLFaults(t *testing.T) {
 	}
 	t.Logf("%d runs, %d statements failed, %d were run again", runs, failed, again)
 }
-
