@@ -41,14 +41,15 @@ type pastWorld struct {
 	skew   time.Duration // of the wall clock
 	tables []*pastTableModel
 	v      int64
+	larges int64 // statements that went into files with their commit
 	log    []string
 }
 
 func (w *pastWorld) note(f string, a ...any) { w.log = append(w.log, fmt.Sprintf(f, a...)) }
 
 func newPastWorld(t *testing.T, seed uint64) *pastWorld {
-	w := &pastWorld{t: t, r: rand.New(rand.NewPCG(seed, 5)), fs: vfs.NewMem()}
-	w.o = Options{Now: func() time.Time { return time.Now().Add(w.skew) }}
+	w := &pastWorld{t: t, r: rand.New(rand.NewPCG(seed, 5)), fs: vfs.NewCrashableMem()}
+	w.o = Options{StageRows: 20, Now: func() time.Time { return time.Now().Add(w.skew) }}
 	w.c = testOpen(t, w.fs, w.o)
 	ctx := context.Background()
 	require.NoError(t, w.c.CreateDatabase(ctx, "d", nil))
@@ -114,9 +115,90 @@ func (w *pastWorld) commit() {
 	}
 }
 
+// large changes very many rows of a table in one transaction: they go into files with the commit.
+func (w *pastWorld) large(m *pastTableModel) {
+	if w.behind() {
+		return // refused then
+	}
+	ctx := context.Background()
+	tx, err := w.c.Begin(ctx)
+	require.NoError(w.t, err)
+	defer tx.Rollback()
+	next := maps.Clone(m.rows)
+	kind := w.r.IntN(3)
+	for id := range int32(60) {
+		row := w.row(id)
+		switch old, ok := next[id]; {
+		case !ok && kind != 1:
+			require.NoError(w.t, tx.Insert(ctx, m.tab, row))
+			next[id] = row
+		case ok && kind == 1 && w.r.IntN(2) == 0:
+			require.NoError(w.t, tx.Delete(ctx, m.tab, old))
+			delete(next, id)
+		case ok && kind != 0:
+			require.NoError(w.t, tx.Update(ctx, m.tab, old, row))
+			next[id] = row
+		}
+	}
+	w.note("%s: large statement %d", m.name, kind)
+	before := w.c.Metrics().LargeTotal.Load()
+	require.NoError(w.t, tx.Commit(ctx))
+	w.larges += w.c.Metrics().LargeTotal.Load() - before
+	for id := range int32(60) {
+		if fmt.Sprint(next[id]) != fmt.Sprint(m.rows[id]) {
+			m.buffered[id] = true // if it was not so large
+		}
+	}
+	m.rows = next
+	w.settled()
+}
+
+// behind tells whether the wall clock is behind commits, so that nothing is written to the tables.
+func (w *pastWorld) behind() bool { return w.c.Clock().Now().Sub(w.o.Now()) > maxAhead }
+
+// settled forgets which keys wait for a flush of tables where none does.
+func (w *pastWorld) settled() {
+	for _, m := range w.tables {
+		if !m.tab.isBuffered() {
+			clear(m.buffered)
+		}
+	}
+}
+
+// jump moves the wall clock by hours, or sets it right.
+func (w *pastWorld) jump() {
+	if w.skew = 0; w.r.IntN(3) > 0 {
+		w.skew = time.Duration(w.r.IntN(10*3600)-5*3600) * time.Second
+	}
+	w.note("the clock is set by %s", w.skew)
+}
+
+// forward has the wall clock catch up with the commits.
+func (w *pastWorld) forward() {
+	if w.behind() {
+		w.skew += w.c.Clock().Now().Sub(w.o.Now()) + time.Millisecond
+	}
+}
+
+// crash ends the warehouse without a stop: what was not synced is lost.
+func (w *pastWorld) crash() {
+	w.note("crash")
+	clone := w.fs.(*vfs.MemFS).CrashClone(vfs.CrashCloneCfg{})
+	w.forward()
+	_ = w.c.Close(context.Background())
+	w.fs = clone
+	w.reopen(testOpen(w.t, w.fs, w.o))
+	w.settled()
+}
+
 func (w *pastWorld) flush(m *pastTableModel) {
 	w.note("flush %s", m.name)
-	require.NoError(w.t, w.c.Flush(context.Background(), "test", m.tab))
+	err := w.c.Flush(context.Background(), "test", m.tab)
+	if w.behind() && m.tab.isBuffered() {
+		require.ErrorIs(w.t, err, ErrReadOnly)
+		return
+	}
+	require.NoError(w.t, err)
 	for _, m := range w.tables {
 		if !m.tab.isBuffered() {
 			clear(m.buffered)
@@ -409,22 +491,40 @@ func TestPastExact(t *testing.T) {
 				}
 			}()
 			steps := envInt("STEPS", 150)
+			jumps := seed%3 == 2
 			for n := range steps {
 				m := w.tables[w.r.IntN(len(w.tables))]
-				switch w.r.IntN(12) {
+				switch w.r.IntN(16) {
 				default:
 					w.commit()
 				case 0, 1:
 					w.flush(m)
-				case 2:
-					w.upsert(m)
-				case 3:
-					w.compact(m)
-				case 4:
-					w.clean(m)
+				case 2, 3, 4:
+					// Files of another writer have the times of this machine's clock, whatever the warehouse's shows.
+					switch {
+					case jumps:
+						w.commit()
+					case n%2 == 0:
+						w.upsert(m)
+					case n%4 == 1:
+						w.compact(m)
+					default:
+						w.clean(m)
+					}
 				case 5:
-					if w.r.IntN(4) == 0 {
+					w.large(m)
+				case 6:
+					if jumps {
+						w.jump()
+					}
+				case 7:
+					if w.r.IntN(3) == 0 {
+						w.crash()
+					}
+				case 8:
+					if w.r.IntN(3) == 0 {
 						w.note("reopen")
+						w.forward()
 						require.NoError(t, w.c.Close(ctx))
 						for _, m := range w.tables {
 							clear(m.buffered)
@@ -439,6 +539,8 @@ func TestPastExact(t *testing.T) {
 				}
 			}
 			w.compare(envInt("TIMES", 60), "at the end")
+			require.Positive(t, w.larges)
+			w.forward()
 		})
 	}
 }

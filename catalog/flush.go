@@ -331,9 +331,11 @@ func (c *Catalog) cutOff(above time.Time, tables []*Table, whole bool) (at time.
 	return at, cut, bufs, true
 }
 
-// notAhead refuses to write to a table whose newest instant lies in the future: every instant of ours would have to lie behind it.
+// notAhead refuses to write to tables whose next instant would lie in the future: behind the newest one of theirs, or behind commits from
+// before the wall clock went back. Their rows stay buffered until the wall clock is there.
 func (c *Catalog) notAhead(newest time.Time, tables []*Table) error {
-	if ahead := newest.Sub(c.clock.wall()); ahead > maxAhead {
+	wall := c.clock.wall()
+	if ahead := newest.Sub(wall); ahead > maxAhead {
 		for _, t := range tables {
 			if t.newestInstant().Equal(newest) {
 				return t.flushFailed(fmt.Errorf("%w: the newest instant of %s, %s, lies %s in the future: the time zone of its timeline or the clock is wrong",
@@ -341,10 +343,17 @@ func (c *Catalog) notAhead(newest time.Time, tables []*Table) error {
 			}
 		}
 	}
+	if ahead := seqTime(c.clock.read()).Sub(wall); ahead > maxAhead {
+		err := fmt.Errorf("%w: commits lie %s in the future: the clock went back", ErrReadOnly, ahead.Truncate(time.Second))
+		for _, t := range tables {
+			_ = t.flushFailed(err) // tells the operator
+		}
+		return err
+	}
 	return nil
 }
 
-// maxAhead is how long a flush waits for the wall clock to pass the newest instant.
+// maxAhead is how long a flush waits for the wall clock to pass the newest instant and the newest commit.
 const maxAhead = 30 * time.Second
 
 // trim gives up what the journal no longer has to hold of the table.

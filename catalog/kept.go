@@ -190,13 +190,16 @@ func (t *Table) keepSlices(prev *coldState, effects []*effect) {
 	if len(s.files) == 0 {
 		return
 	}
+	// The folders may be new, up to that of the timeline.
+	top := c.path(join(d.dir, ".hoodie"))
+	synced := map[string]bool{}
 	for folder := range folders {
-		if err := c.syncFolder(folder); err != nil {
-			c.log.Warn("sync what is kept of the past", "table", d.String(), "err", err)
+		for ; !synced[folder] && len(folder) >= len(top); folder = c.fs.PathDir(folder) {
+			synced[folder] = true
+			if err := c.syncFolder(folder); err != nil {
+				c.log.Warn("sync what is kept of the past", "table", d.String(), "err", err)
+			}
 		}
-	}
-	if err := c.syncFolder(c.path(join(d.dir, keptFolder))); err != nil {
-		c.log.Warn("sync what is kept of the past", "table", d.String(), "err", err)
 	}
 	c.kept.add(s)
 	c.metrics.KeptBytes.Store(c.kept.size())
