@@ -491,3 +491,84 @@ func TestForeignRule(t *testing.T) {
 		})
 	}
 }
+
+// D12: rows of another engine that break a UNIQUE index are served, named by CHECK TABLE, and fail only the statements that touch them;
+// AUTO_INCREMENT goes on above its largest value.
+func TestForeignBreaksUnique(t *testing.T) {
+	for _, mor := range []bool{false, true} {
+		t.Run(fmt.Sprint("mor=", mor), func(t *testing.T) {
+			ctx := context.Background()
+			c := testOpen(t, vfs.NewMem(), Options{})
+			defer func() { require.NoError(t, c.Close(ctx)) }()
+			tab := newTable(t, c, "t", func(s *TableSpec) {
+				s.MergeOnRead, s.AutoIncrement = mor, "id"
+				s.Indexes = []IndexSpec{{Name: "u", Columns: []KeyColumn{{Column: "name"}}, Unique: true}}
+			})
+			row := func(id int32, name string) storage.Row { return storage.Row{id, name, int64(id)} }
+			insert := func(r storage.Row) (err error) {
+				tx, err := c.Begin(ctx)
+				require.NoError(t, err)
+				defer tx.Rollback()
+				if err := tx.Insert(ctx, tab, r); err != nil {
+					return err
+				}
+				return tx.Commit(ctx)
+			}
+			update := func(old, r storage.Row) (err error) {
+				tx, err := c.Begin(ctx)
+				require.NoError(t, err)
+				defer tx.Rollback()
+				if err := tx.Update(ctx, tab, old, r); err != nil {
+					return err
+				}
+				return tx.Commit(ctx)
+			}
+			for id := range int32(3) {
+				n, err := tab.NextAutoIncrement(ctx, 1)
+				require.NoError(t, err)
+				require.Equal(t, uint64(id+1), n)
+				require.NoError(t, insert(row(id+1, fmt.Sprint("n", id+1))))
+			}
+			flushAll(t, c)
+			require.NoError(t, insert(row(4, "n4")))
+			w := &otherWriter{t, c, tab}
+			w.write(map[string]storage.Row{"7": row(7, "n1"), "8": row(8, "n4"), "9": row(9, "n9")}, nil)
+			require.NoError(t, tab.adopt(ctx))
+
+			const all = "[1 n1 1] [2 n2 2] [3 n3 3] [4 n4 4] [7 n1 7] [8 n4 8] [9 n9 9]"
+			named := func(want int) {
+				t.Helper()
+				list := problems(t, c, tab, CheckExtended)
+				require.Len(t, list, want, "%v", list)
+				for _, p := range list {
+					require.Contains(t, p, "the UNIQUE value")
+				}
+			}
+			require.Equal(t, all, scanAll(t, c, tab))
+			named(2)
+			n, err := tab.NextAutoIncrement(ctx, 1)
+			require.NoError(t, err)
+			require.Equal(t, uint64(10), n)
+			require.NoError(t, insert(row(10, "n10")), "it touches none of them")
+			require.NoError(t, update(row(2, "n2"), row(2, "n2b")))
+			for _, name := range []string{"n1", "n4", "n9"} {
+				var dup *DuplicateKeyError
+				require.ErrorAs(t, insert(row(11, name)), &dup)
+				require.ErrorAs(t, update(row(3, "n3"), row(3, name)), &dup)
+			}
+			flushAll(t, c)
+			require.Equal(t, "[1 n1 1] [10 n10 10] [2 n2b 2] [3 n3 3] [4 n4 4] [7 n1 7] [8 n4 8] [9 n9 9]", scanAll(t, c, tab))
+			named(2)
+			require.NoError(t, update(row(8, "n4"), row(8, "n8")))
+			inTx(t, c, func(tx *Tx) { require.NoError(t, tx.Delete(ctx, tab, row(7, "n1"))) })
+			named(0)
+			require.NoError(t, update(row(1, "n1"), row(1, "n7")))
+			n, err = tab.NextAutoIncrement(ctx, 1)
+			require.NoError(t, err)
+			require.Equal(t, uint64(11), n)
+			require.NoError(t, insert(row(11, "n1")))
+			flushAll(t, c)
+			named(0)
+		})
+	}
+}
