@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/lakesql/lakesql/catalog"
+	"github.com/lakesql/lakesql/storage"
 )
 
 // unpack puts a table that Hudi wrote below a folder and gives the table's own folder.
@@ -89,5 +90,48 @@ func TestAttach(t *testing.T) {
 	s.fails("SELECT * FROM f", "1146")
 	if _, err := os.Stat(filepath.Join(location, ".hoodie")); err != nil {
 		t.Error(err)
+	}
+}
+
+// D12: rows that came past the constraints, as those of another engine do, are served, named by CHECK TABLE … EXTENDED, and fail only the statements
+// that touch them. The rows are written below the SQL layer, which alone knows CHECK and foreign keys.
+func TestRowsPastConstraints(t *testing.T) {
+	e := newTestEngine(t)
+	s := e.session()
+	s.exec("CREATE TABLE p (id INT PRIMARY KEY)",
+		"CREATE TABLE c (id INT PRIMARY KEY, p INT, v INT, CONSTRAINT v_positive CHECK (v > 0), CONSTRAINT to_p FOREIGN KEY (p) REFERENCES p (id))",
+		"INSERT INTO p VALUES (1)", "INSERT INTO c VALUES (1, 1, 1)", "FLUSH TABLES")
+	ctx := context.Background()
+	tab, ok := e.Catalog().Table("d", "c")
+	if !ok {
+		t.Fatal("no table")
+	}
+	tx, err := e.Catalog().Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	for _, row := range []storage.Row{{int32(5), int32(9), int32(1)}, {int32(6), int32(1), int32(-1)}} {
+		if err := tx.Insert(ctx, tab, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.want("SELECT * FROM c ORDER BY id", "1|1|1", "5|9|1", "6|1|-1")
+	got := s.table("CHECK TABLE c EXTENDED")
+	for _, text := range []string{"constraint v_positive, key", "foreign key to_p, key"} {
+		if strings.Count(got, text) != 1 {
+			t.Errorf("%q is not named once in:\n%s", text, got)
+		}
+	}
+	s.exec("INSERT INTO c VALUES (10, 1, 3)", "UPDATE c SET v = 2 WHERE id = 1", "DELETE FROM c WHERE id = 1")
+	s.fails("UPDATE c SET v = -2 WHERE id = 6", "v_positive")
+	s.fails("UPDATE c SET p = 8 WHERE id = 5", "1452")
+	s.exec("UPDATE c SET v = 4 WHERE id = 6", "UPDATE c SET p = 1 WHERE id = 5")
+	s.want("SELECT * FROM c ORDER BY id", "5|1|1", "6|1|4", "10|1|3")
+	if got := s.table("CHECK TABLE c EXTENDED"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "OK") {
+		t.Error(got)
 	}
 }
