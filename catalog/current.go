@@ -83,7 +83,8 @@ func (tx *Tx) lockTable(ctx context.Context, tt *txTable, m lockMask) error {
 	if tt.t.def.Load() != tt.def {
 		return tx.fail(fmt.Errorf("%w: the definition of %s changed", ErrConflict, tt.def))
 	}
-	if index.Seq(tt.t.lastSeq.Load()) > tx.current(tt).s.seq {
+	// Who locks keys or ranges renews the view if they have changed; rows without a key are searched for before that.
+	if tt.def.hidden() && tt.behind(tx.current(tt)) {
 		return tx.renew(tt)
 	}
 	return nil

@@ -826,10 +826,12 @@ func (tx *Tx) conflicts(ch *change) (bool, error) {
 		return false, nil
 	}
 	ikey := ch.e.ikey()
-	if later, traced, err := tx.changedSince(t, ikey, since); err != nil || later {
-		return later, err
-	} else if !traced && index.Seq(t.filesSeq.Load()) > since && index.Seq(t.forgotten.Load()) > since {
-		return true, nil // a delete that the index forgot may have been of this key
+	if t.moved(spaceRecord, ikey, since) {
+		if later, traced, err := tx.changedSince(t, ikey, since); err != nil || later {
+			return later, err
+		} else if !traced && index.Seq(t.filesSeq.Load()) > since && index.Seq(t.forgotten.Load()) > since {
+			return true, nil // a delete that the index forgot may have been of this key
+		}
 	}
 	if ch.e.del() || len(ch.tt.def.indexes) == 0 {
 		return false, nil
@@ -847,6 +849,9 @@ func (tx *Tx) conflicts(ch *change) (bool, error) {
 		values, err := index.AppendKey(nil, x.cols, row)
 		if err != nil {
 			return false, err
+		}
+		if !t.moved(int64(x.no), values, since) {
+			continue
 		}
 		found := false
 		var inner error
