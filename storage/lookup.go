@@ -91,6 +91,9 @@ func (r *Reader) lookup(ctx context.Context, dir string, fs *FileSlice, sc *Scan
 	if len(found.at) > 0 {
 		fromBase.Columns = found.batch.Columns[:len(sc.Schema.Fields)]
 	}
+	if len(live) == 0 && inOrder(place, found.batch.Rows) {
+		return fromBase, nil
+	}
 	out := NewBuilder(sc.Schema)
 	for i := range keys {
 		if place[i] < 0 {
@@ -105,6 +108,20 @@ func (r *Reader) lookup(ctx context.Context, dir string, fs *FileSlice, sc *Scan
 		}
 	}
 	return out.Batch(), nil
+}
+
+// inOrder tells whether the places that are not -1 are those of n rows, one after the other.
+func inOrder(place []int, n int) bool {
+	next := 0
+	for _, p := range place {
+		if p >= 0 {
+			if p != next {
+				return false
+			}
+			next++
+		}
+	}
+	return next == n && n > 0
 }
 
 // baseRows is rows of a base file with the places of their keys in the batch.
