@@ -96,7 +96,7 @@ func (t *Table) adoptLocked(ctx context.Context) error {
 
 // refresh adopts if the timeline folder changed since it was read last; file systems without folder times are looked at by flushes only.
 func (t *Table) refresh(ctx context.Context) error {
-	stamp := t.c.folderTime(t.def.Load().dir)
+	stamp := t.stamp()
 	if stamp == t.folderTime.Load() {
 		return nil
 	}
@@ -121,12 +121,35 @@ func (t *Table) noteFolder(stamp int64) {
 	t.folderTime.Store(stamp)
 }
 
+// stamp is folderTime of the table, for each transaction.
+func (t *Table) stamp() int64 {
+	if t.c.memory {
+		return 0
+	}
+	dir := t.def.Load().dir
+	f := t.folder.Load()
+	if f == nil || f.dir != dir {
+		f = &timelineFolder{dir, t.c.timelinePath(dir)}
+		t.folder.Store(f)
+	}
+	return t.c.pathTime(f.path)
+}
+
+// timelineFolder is where the timeline of a table stands whose folder is dir.
+type timelineFolder struct{ dir, path string }
+
 // folderTime gives the modification time (ns) of a table's timeline folder; 0 where the file system keeps none.
 func (c *Catalog) folderTime(dir string) int64 {
 	if c.memory {
 		return 0
 	}
-	st, err := c.fs.Stat(c.fs.PathJoin(c.path(dir), ".hoodie"))
+	return c.pathTime(c.timelinePath(dir))
+}
+
+func (c *Catalog) timelinePath(dir string) string { return c.fs.PathJoin(c.path(dir), ".hoodie") }
+
+func (c *Catalog) pathTime(path string) int64 {
+	st, err := c.fs.Stat(path)
 	if err != nil {
 		return 0
 	}

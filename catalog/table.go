@@ -35,6 +35,7 @@ type Table struct {
 	broken  error
 	foreign atomic.Pointer[storage.Schema] // schema of the newest instant if another engine wrote it
 
+	folder     atomic.Pointer[timelineFolder]
 	filesSeq   atomic.Uint64 // sequence of the last adoption that changed rows: the journal does not have them, and no lock was taken for them
 	largeSeq   atomic.Uint64 // sequence of the last large statement, whose rows the journal does not have either
 	lastSeq    atomic.Uint64 // sequence of the last commit or adoption that changed rows
