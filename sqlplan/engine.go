@@ -58,7 +58,9 @@ type Engine struct {
 	waiting     sync.Map     // connection id → what it waits for, but for locks of the catalog, as SHOW PROCESSLIST says it
 	planAll     bool         // the planner plans every statement (see point.go); tests compare both ways
 	pointsTotal atomic.Int64 // statements that needed no planner
-	plainText   bool         // SHOW and EXPLAIN in the front end's words, which its own test suite compares
+
+	lastDatabase atomic.Pointer[readDatabase]
+	plainText    bool // SHOW and EXPLAIN in the front end's words, which its own test suite compares
 
 	mu          sync.Mutex
 	definitions map[*catalog.Table]*definition // guarded by mu

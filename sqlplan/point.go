@@ -257,7 +257,7 @@ func (e *Engine) planPoint(ctx *sql.Context, p *point, flags *sql.QueryFlags) (s
 		flags.Set(sql.QFlagDelete)
 		return plan.NewDeleteFrom(read, []sql.Node{read}, false), nil
 	case p.set != nil:
-		set, ok := p.assignments(ctx, e, t)
+		set, ok := p.assignments(ctx, t)
 		if !ok {
 			return nil, nil
 		}
@@ -368,8 +368,7 @@ func exactKey(ctx *sql.Context, typ sql.Type, v *ast.SQLVal) (any, bool) {
 }
 
 // assignments reads column = literal and column = column ± literal of columns outside of the primary key.
-func (p *point) assignments(ctx *sql.Context, e *Engine, t *table) ([]sql.Expression, bool) {
-	b := planbuilder.New(ctx, e.sql.Analyzer.Catalog, nil)
+func (p *point) assignments(ctx *sql.Context, t *table) ([]sql.Expression, bool) {
 	for _, c := range t.def.pk.Schema {
 		if c.OnUpdate != nil {
 			return nil, false
@@ -402,7 +401,7 @@ func (p *point) assignments(ctx *sql.Context, e *Engine, t *table) ([]sql.Expres
 			if value == nil {
 				return nil, false
 			}
-			out = append(out, expression.NewSetField(to, b.ConvertVal(value)))
+			out = append(out, expression.NewSetField(to, literalOf(ctx, value)))
 		case *ast.BinaryExpr:
 			_, from := field(v.Left)
 			value := p.literal(v.Right)
@@ -411,9 +410,9 @@ func (p *point) assignments(ctx *sql.Context, e *Engine, t *table) ([]sql.Expres
 			}
 			switch v.Operator {
 			case ast.PlusStr:
-				out = append(out, expression.NewSetField(to, expression.NewPlus(from, b.ConvertVal(value))))
+				out = append(out, expression.NewSetField(to, expression.NewPlus(from, literalOf(ctx, value))))
 			case ast.MinusStr:
-				out = append(out, expression.NewSetField(to, expression.NewMinus(from, b.ConvertVal(value))))
+				out = append(out, expression.NewSetField(to, expression.NewMinus(from, literalOf(ctx, value))))
 			default:
 				return nil, false
 			}
@@ -422,4 +421,15 @@ func (p *point) assignments(ctx *sql.Context, e *Engine, t *table) ([]sql.Expres
 		}
 	}
 	return out, true
+}
+
+// integers makes literals of numbers: for those it needs no context.
+var integers = planbuilder.New(sql.NewEmptyContext(), nil, nil)
+
+// literalOf gives the planner's literal for a number or a text.
+func literalOf(ctx *sql.Context, v *ast.SQLVal) sql.Expression {
+	if v.Type == ast.StrVal {
+		return expression.NewLiteral(string(v.Val), types.CreateLongText(ctx.GetCollation()))
+	}
+	return integers.ConvertVal(v)
 }

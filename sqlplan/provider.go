@@ -49,6 +49,10 @@ func (p *provider) Database(ctx *sql.Context, name string) (sql.Database, error)
 func (p *provider) database(name string, body []byte) (*database, error) {
 	d := &database{engine: p.engine, name: name, collation: p.engine.collation}
 	if len(body) > 0 {
+		if last := p.engine.lastDatabase.Load(); last != nil && last.body == string(body) {
+			d.collation = last.collation
+			return d, nil
+		}
 		var def databaseDefinition
 		if err := json.Unmarshal(body, &def); err != nil {
 			return nil, mysqlError(fmt.Errorf("reading the definition of database %s: %w", name, err))
@@ -56,8 +60,15 @@ func (p *provider) database(name string, body []byte) (*database, error) {
 		if c, err := sql.ParseCollation("", def.Collation, false); err == nil && c != sql.Collation_Unspecified {
 			d.collation = c
 		}
+		p.engine.lastDatabase.Store(&readDatabase{string(body), d.collation})
 	}
 	return d, nil
+}
+
+// readDatabase is what a database's definition says. Each statement asks for its database, mostly for the same one.
+type readDatabase struct {
+	body      string
+	collation sql.CollationID
 }
 
 func (p *provider) HasDatabase(ctx *sql.Context, name string) bool {
