@@ -312,7 +312,7 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 		return err
 	}
 	c.objects = map[string]map[string][]Object{}
-	lost := id == ""
+	lost, clean := id == "", file != nil && file.Clean
 	if file != nil {
 		c.id, c.nextID = file.ID, file.NextTable
 		c.clock.raise(file.Clock)
@@ -407,7 +407,7 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 		t.slices.Lock()
 		var err error
 		if t.broken == nil {
-			err = firstError(t.clearLock(ctx), t.resolveIntent(ctx))
+			err = firstError(t.clearLock(ctx), t.resolveIntent(ctx), t.clearEnded(ctx))
 		}
 		t.slices.Unlock()
 		if errors.Is(err, ErrBusy) {
@@ -423,6 +423,11 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 	}
 	if err := c.repeatSteps(ctx); err != nil {
 		return err
+	}
+	if !clean {
+		if err := c.removeTemps(ctx); err != nil {
+			return err
+		}
 	}
 	if lost {
 		if err := c.dropEntry(metaKey(metaRebuild)); err != nil {

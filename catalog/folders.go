@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -288,17 +289,19 @@ func (c *Catalog) removeFolder(ctx context.Context, dir string) error {
 	return c.dropEntry(metaKey(noteGone + dir))
 }
 
-// forgotten gives the folders of tables of ours that the hot tier does not know.
+// forgotten gives the folders of tables of ours that the hot tier does not know. Those without an instant are left of a CREATE TABLE that
+// was cut short, and removed.
 func (c *Catalog) forgotten(ctx context.Context, folders []tableFolder) (out []tableFolder, err error) {
 	known := map[string]bool{}
 	for _, t := range c.tablesByID() {
 		known[t.def.Load().dir] = true
 	}
 	for _, f := range folders {
-		if known[c.object(f.dir)] {
+		dir := c.object(f.dir)
+		if known[dir] {
 			continue
 		}
-		p, err := timeline.ReadProperties(ctx, c.store, c.object(f.dir))
+		p, err := timeline.ReadProperties(ctx, c.store, dir)
 		if errors.Is(err, storage.ErrNotExist) {
 			continue
 		} else if err != nil {
@@ -307,13 +310,52 @@ func (c *Catalog) forgotten(ctx context.Context, folders []tableFolder) (out []t
 		if p[propTable] == "" {
 			continue // another engine's
 		}
-		if holds, err := c.holdsTable(ctx, c.object(f.dir)); err != nil {
+		holds, err := c.holdsTable(ctx, dir)
+		if err == nil && !holds {
+			c.log.Warn("removed the folder of a table that was not made", "folder", c.path(dir))
+			err = c.store.Remove(ctx, join(dir, ".hoodie/hoodie.properties"), dir+"/")
+		}
+		if err != nil {
 			return nil, err
-		} else if holds {
+		}
+		if holds {
 			out = append(out, f)
 		}
 	}
-	return out, nil
+	return out, c.removeHollow(ctx, known)
+}
+
+// removeHollow removes folders in the places of tables that hold no file but unfinished ones of ours: a CREATE TABLE was cut short before
+// it wrote anything.
+func (c *Catalog) removeHollow(ctx context.Context, known map[string]bool) error {
+	list := func(dir string) []string {
+		names, err := c.fs.List(c.path(dir))
+		if err != nil {
+			return nil // no folder, or gone
+		}
+		return slices.DeleteFunc(names, func(n string) bool { return strings.HasPrefix(n, storage.TempPrefix) })
+	}
+	for _, db := range list(c.root) {
+		if strings.HasPrefix(db, ".") {
+			continue
+		}
+		for _, name := range list(join(c.root, db)) {
+			dir := join(c.root, db, name)
+			if known[dir] || strings.HasPrefix(name, ".") {
+				continue
+			}
+			if st, err := c.fs.Stat(c.path(dir)); err != nil || !st.IsDir() {
+				continue
+			}
+			if in := list(dir); len(in) > 1 || len(in) == 1 && (in[0] != ".hoodie" || len(list(join(dir, ".hoodie"))) > 0) {
+				continue
+			}
+			if err := c.store.Remove(ctx, dir+"/"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // movedFolders remembers where folders went, so that what was opened by its old name before is still found: scans go on over a table

@@ -51,7 +51,7 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 			}
 		}
 	}
-	if err := timeline.EndBeat(ctx, c.store, d.dir, in.Instant); err != nil {
+	if err := timeline.RemoveBeat(ctx, c.store, d.dir, in.Instant); err != nil {
 		return err
 	}
 	completed := false
@@ -84,6 +84,9 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 	}
 	if !completed {
 		c.log.Warn("rolled back an unfinished flush", "table", d.String(), "instant", in.Instant)
+		if err := timeline.ClearEnded(ctx, c.store, d.dir, func(it storage.InstantTime) bool { return it == in.Instant }); err != nil {
+			return err
+		}
 		// The files that are gone may stand in the view, which lists what lies in the folders.
 		if tl, err = tl.Refresh(ctx, c.store, d.dir); err != nil {
 			return err

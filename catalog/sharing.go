@@ -194,6 +194,15 @@ func (t *Table) clearLock(ctx context.Context) error {
 	return err
 }
 
+// clearEnded removes the heartbeats and markers of instants that an earlier run completed: nobody else would.
+func (t *Table) clearEnded(ctx context.Context) error {
+	tl := t.c.cold(t.id).tl
+	return timeline.ClearEnded(ctx, t.c.store, t.def.Load().dir, func(it storage.InstantTime) bool {
+		in, ok := tl.Get(it)
+		return ok && in.State == timeline.Completed
+	})
+}
+
 // waitsForOthers refuses a flush while another engine writes to the table: an optimistic writer would find our instant when it is done, and
 // have to begin anew. It gives in after a while, and when the hot tier fills up.
 func (t *Table) waitsForOthers(ctx context.Context) error {

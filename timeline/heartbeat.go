@@ -39,6 +39,39 @@ func EndBeat(ctx context.Context, s storage.Store, dir string, t storage.Instant
 	return nil
 }
 
+// RemoveBeat is EndBeat that lasts.
+func RemoveBeat(ctx context.Context, s storage.Store, dir string, t storage.InstantTime) error {
+	if err := s.Remove(ctx, join(dir, metaFolder, heartbeatFolder, string(t))); err != nil {
+		return fmt.Errorf("ending the heartbeat of %s: %w", t, err)
+	}
+	return nil
+}
+
+// ClearEnded removes heartbeats and markers of instants that have ended, for good: their writer may have died before it did, and EndBeat
+// leaves it to the file system when its removal lasts.
+func ClearEnded(ctx context.Context, s storage.Store, dir string, ended func(storage.InstantTime) bool) error {
+	var names []string
+	for _, folder := range []string{heartbeatFolder, ".temp"} {
+		for info, err := range s.List(ctx, join(dir, metaFolder, folder)) {
+			if err != nil {
+				return fmt.Errorf("listing heartbeats and markers: %w", err)
+			}
+			if !ended(storage.InstantTime(info.Name)) {
+				continue
+			}
+			name := join(dir, metaFolder, folder, info.Name)
+			if info.Dir {
+				name += "/"
+			}
+			names = append(names, name)
+		}
+	}
+	if err := s.Remove(ctx, names...); err != nil {
+		return fmt.Errorf("ending heartbeats and markers: %w", err)
+	}
+	return nil
+}
+
 // Beating gives the instants whose heartbeat was touched within two minutes before now.
 func Beating(ctx context.Context, s storage.Store, dir string, now time.Time) (map[storage.InstantTime]bool, error) {
 	out := map[storage.InstantTime]bool{}
