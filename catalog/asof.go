@@ -49,6 +49,9 @@ func (c *Catalog) AsOf(ctx context.Context, at AsOf) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	if at.Instant == "" {
+		c.pins.lower(s, index.Seq(max(0, at.Time.UnixMicro())))
+	}
 	return &Snapshot{s: s, at: at, c: c, tables: map[*Table]*pastTable{}}, nil
 }
 

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"runtime/debug"
 
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/catalog/ingest"
 	"github.com/lakesql/lakesql/sqlplan"
-	"github.com/lakesql/lakesql/sqlplan/dialect"
 	"github.com/lakesql/lakesql/sqlplan/wire"
 )
 
@@ -57,13 +55,9 @@ func openService(ctx context.Context, cfg serverConfig, log *slog.Logger) (_ ser
 		return nil, err
 	}
 	s, err := wire.New(ctx, wire.Options{
-		Engine: e.SQL(), NewSession: e.NewSession, NewContext: e.NewContext, Query: e.QueryWithBindings,
 		Listen: cfg.Listen, Socket: cfg.Socket, User: cfg.User, Password: cfg.Password, DataDir: cfg.Data, Logger: log, Version: versionText(),
-		DrainTime:    stopGrace,
-		MemoryLimit:  m.guard,
-		MapError:     dialect.ClientError,
-		WrapListener: func(l net.Listener) net.Listener { return dialect.Listener(l) },
-	})
+		DrainTime: stopGrace, MemoryLimit: m.guard,
+	}.Over(e))
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
 	}

@@ -20,6 +20,11 @@ func openEngine(ctx context.Context, o Options) (Options, *sqlplan.Engine, error
 	if err != nil {
 		return o, nil, err
 	}
+	return o.Over(e), e, nil
+}
+
+// Over fills in what the protocol must know of an engine.
+func (o Options) Over(e *sqlplan.Engine) Options {
 	o.Engine, o.NewSession, o.NewContext, o.Query = e.SQL(), e.NewSession, e.NewContext, e.QueryWithBindings
 	if o.Retryable == nil {
 		o.Retryable = func(err error) bool { return errors.Is(err, catalog.ErrConflict) }
@@ -27,8 +32,11 @@ func openEngine(ctx context.Context, o Options) (Options, *sqlplan.Engine, error
 	if o.Replans == nil {
 		o.Replans = sqlplan.Replans
 	}
+	if o.MapError == nil {
+		o.MapError = dialect.ClientError
+	}
 	if o.WrapListener == nil {
 		o.WrapListener = dialect.Listener
 	}
-	return o, e, nil
+	return o
 }
