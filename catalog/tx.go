@@ -228,7 +228,7 @@ func (tx *Tx) GetLock(ctx context.Context, t *Table, key storage.Row, o ScanOpti
 			return nil, false, err
 		}
 	}
-	v := tt.tableView
+	var v *tableView
 	var res lockResult
 	if o.Lock == LockNone {
 		if v, err = tx.plainView(tt, o); err != nil {

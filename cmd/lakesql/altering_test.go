@@ -60,7 +60,9 @@ func TestStatementsBesideAlter(t *testing.T) {
 		var rows int
 		return c.QueryRow("SELECT COUNT(*) FROM a.q WHERE v > 0").Scan(&rows)
 	})
-	loop(func(n int, c *sql.DB) error { return exec(c, "REPLACE INTO a.sw (id, a, b, k) VALUES (%d, 1, 2, 0)", n) })
+	loop(func(n int, c *sql.DB) error {
+		return exec(c, "REPLACE INTO a.sw (id, a, b, k) VALUES (%d, 1, 2, 0)", n)
+	})
 	loop(func(n int, c *sql.DB) error {
 		return exec(c, "INSERT INTO a.sw (id, a, b, k) SELECT id + 1000000, a, b, 1 FROM a.sw WHERE k = 0 AND id = %d ON DUPLICATE KEY UPDATE k = k + 1", n)
 	})
