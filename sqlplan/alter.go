@@ -610,8 +610,11 @@ func (t *ownTable) Truncate(ctx *sql.Context) (int, error) {
 	if t.temporary {
 		sessionOf(ctx).closeTemporary(t.t)
 	}
-	_, err := t.catalog.TruncateTable(sessionOf(ctx).changeWait(ctx), t.t)
-	return 0, mysqlError(err) // MySQL tells 0 rows, too
+	n, err := t.catalog.TruncateTable(sessionOf(ctx).changeWait(ctx), t.t)
+	if !t.db.engine.plainText {
+		n = 0 // as MySQL
+	}
+	return int(n), mysqlError(err)
 }
 
 // deleteAll deletes every row as DELETE does.

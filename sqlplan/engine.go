@@ -60,7 +60,7 @@ type Engine struct {
 	pointsTotal atomic.Int64 // statements that needed no planner
 
 	lastDatabase atomic.Pointer[readDatabase]
-	plainText    bool // SHOW and EXPLAIN in the front end's words, which its own test suite compares
+	plainText    bool // SHOW, EXPLAIN and counts as the front end has them, which its own test suite compares
 
 	mu          sync.Mutex
 	definitions map[*catalog.Table]*definition // guarded by mu
