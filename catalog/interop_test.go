@@ -232,7 +232,7 @@ func TestInteropRead(t *testing.T) {
 // D8, D12, D27: Spark and lakesql write to one table in turns; each sees what the other wrote, without a restart.
 func TestInteropTurns(t *testing.T) {
 	e := startEngines(t)
-	rounds := envInt("ROUNDS", 12)
+	rounds := envInt("ROUNDS", 20)
 	defer func(n int) { maxLogs = n }(maxLogs)
 	maxLogs = 4
 	for n := range 8 {
