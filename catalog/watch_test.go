@@ -29,6 +29,7 @@ func TestWatch(t *testing.T) {
 	for n := range 3 {
 		require.Eventually(t, func() bool {
 			require.NoError(t, c.Adopt(ctx))
+			time.Sleep(30 * time.Millisecond) // the kernel tells in a moment what was done before
 			return !c.Stirred() && !idle.stirred.Load() && !tab.stirred.Load()
 		}, 5*time.Second, 50*time.Millisecond, "our own instants stir for a moment only")
 		it := timeline.FormatTime(time.Now())
