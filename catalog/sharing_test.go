@@ -147,6 +147,7 @@ func TestFlushOvertaken(t *testing.T) {
 			return
 		}
 		require.NoError(t, os.Remove(lock))
+		time.Sleep(2 * time.Millisecond) // an instant of its own
 		fs := c.cold(tab.id).newest()[0]
 		it := timeline.FormatTime(time.Now().UTC())
 		p, err := timeline.Begin(ctx, c.store, tab.def.Load().dir, timeline.DeltaCommit, it, nil)
