@@ -197,25 +197,13 @@ func (x *RecordIndex) FindDead(r pebble.Reader, t TableID, partition, key string
 
 // PurgeDead forgets the deleted records that keep answers false for.
 func (x *RecordIndex) PurgeDead(b *pebble.Batch, t TableID, keep func(Dead) bool) error {
-	it, err := x.db.NewIter(&pebble.IterOptions{LowerBound: tableKey(prefixDead, t), UpperBound: tableKey(prefixDead, t+1)})
-	if err != nil {
-		return err
-	}
-	defer it.Close()
-	for it.First(); it.Valid(); it.Next() {
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return err
-		}
+	return walk(x.db, iterOptions(prefixDead, t, nil, Bounds{}), func(key, v []byte) (bool, error) {
 		n, k := binary.Uvarint(v)
 		if k > 0 && keep(Dead{uint32(n), storage.InstantTime(v[k:])}) {
-			continue
+			return true, nil
 		}
-		if err := b.Delete(append([]byte(nil), it.Key()...), nil); err != nil {
-			return err
-		}
-	}
-	return it.Error()
+		return true, b.Delete(append([]byte(nil), key...), nil)
+	})
 }
 
 // PutSecondary adds the hint that a row with these index values has that key.
@@ -318,7 +306,7 @@ func (x *RecordIndex) FindRecents(r pebble.Reader, t TableID) (*RecentFinder, er
 	f := &RecentFinder{buf: tableKey(prefixRecent, t)}
 	f.prefix = len(f.buf)
 	var err error
-	f.it, err = r.NewIter(&pebble.IterOptions{LowerBound: tableKey(prefixRecent, t), UpperBound: tableKey(prefixRecent, t+1)})
+	f.it, err = r.NewIter(iterOptions(prefixRecent, t, nil, Bounds{}))
 	return f, err
 }
 
@@ -447,26 +435,7 @@ func (i *LocationIter) Close() error { return i.it.Close() }
 
 // Secondary calls f for the record index key of each hint whose values lie within bounds, until f answers false.
 func (x *RecordIndex) Secondary(r pebble.Reader, t TableID, index uint32, b Bounds, f func(key []byte) bool) error {
-	it, err := r.NewIter(iterOptions(prefixSecondary, t, binary.BigEndian.AppendUint32(nil, index), b))
-	if err != nil {
-		return err
-	}
-	defer it.Close()
-	for it.First(); it.Valid(); it.Next() {
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		n, w := binary.Uvarint(v)
-		k := it.Key()
-		if w <= 0 || uint64(len(k)) < 9+n {
-			return fmt.Errorf("index: secondary entry of table %d is damaged", t)
-		}
-		if !f(k[9+n:]) {
-			break
-		}
-	}
-	return it.Error()
+	return x.hints(r, t, index, b, func(_, key []byte) (bool, error) { return f(key), nil })
 }
 
 // Groups numbers the file groups of a table.
@@ -495,26 +464,17 @@ func (x *RecordIndex) tableGroups(t TableID) (*Groups, error) {
 		return g, nil
 	}
 	g = &Groups{byName: map[groupName]uint32{}, byNo: map[uint32]groupName{}}
-	it, err := x.db.NewIter(&pebble.IterOptions{LowerBound: tableKey(prefixGroup, t), UpperBound: tableKey(prefixGroup, t+1)})
-	if err != nil {
-		return nil, err
-	}
-	defer it.Close()
-	for it.First(); it.Valid(); it.Next() {
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return nil, err
-		}
+	if err := walk(x.db, iterOptions(prefixGroup, t, nil, Bounds{}), func(key, v []byte) (bool, error) {
 		n, k := binary.Uvarint(v)
-		if k <= 0 || len(it.Key()) != 9 || uint64(len(v)-k) < n {
-			return nil, fmt.Errorf("index: file group entry of table %d is damaged", t)
+		if k <= 0 || len(key) != 9 || uint64(len(v)-k) < n {
+			return false, fmt.Errorf("index: file group entry of table %d is damaged", t)
 		}
 		name := groupName{string(v[k : k+int(n)]), storage.FileID(v[k+int(n):])}
-		no := binary.BigEndian.Uint32(it.Key()[5:])
+		no := binary.BigEndian.Uint32(key[5:])
 		g.byName[name], g.byNo[no] = no, name
 		g.next = max(g.next, no+1)
-	}
-	if err := it.Error(); err != nil {
+		return true, nil
+	}); err != nil {
 		return nil, err
 	}
 	x.groups[t] = g

@@ -38,25 +38,16 @@ func (x *RecordIndex) tableStages(t TableID) (*stages, error) {
 		return s, nil
 	}
 	s := &stages{byNo: map[uint32]Stage{}, next: 1}
-	it, err := x.db.NewIter(&pebble.IterOptions{LowerBound: tableKey(prefixStage, t), UpperBound: tableKey(prefixStage, t+1)})
-	if err != nil {
-		return nil, err
-	}
-	defer it.Close()
-	for it.First(); it.Valid(); it.Next() {
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return nil, err
-		}
+	if err := walk(x.db, iterOptions(prefixStage, t, nil, Bounds{}), func(key, v []byte) (bool, error) {
 		n, k := binary.Uvarint(v)
-		if k <= 0 || len(it.Key()) != 9 {
-			return nil, fmt.Errorf("index: stage of table %d is damaged", t)
+		if k <= 0 || len(key) != 9 {
+			return false, fmt.Errorf("index: stage of table %d is damaged", t)
 		}
-		no := binary.BigEndian.Uint32(it.Key()[5:])
+		no := binary.BigEndian.Uint32(key[5:])
 		s.byNo[no] = Stage{Seq(n), storage.InstantTime(v[k:])}
 		s.next = max(s.next, no+1)
-	}
-	if err := it.Error(); err != nil {
+		return true, nil
+	}); err != nil {
 		return nil, err
 	}
 	x.stages[t] = s
@@ -166,7 +157,7 @@ type gap struct {
 func (x *RecordIndex) Probe(r pebble.Reader, t TableID) (*Prober, error) {
 	p := &Prober{}
 	for _, prefix := range []byte{prefixRecent, prefixLocation, prefixDead, prefixSecondary} {
-		it, err := r.NewIter(&pebble.IterOptions{LowerBound: tableKey(prefix, t), UpperBound: tableKey(prefix, t+1)})
+		it, err := r.NewIter(iterOptions(prefix, t, nil, Bounds{}))
 		if err != nil {
 			_ = p.Close()
 			return nil, err

@@ -29,31 +29,35 @@ func (x *RecordIndex) HasSecondary(r pebble.Reader, t TableID, index uint32, val
 
 // Hints calls f for each hint of an index, in the order of the values, until f gives an error. The slices are valid during the call.
 func (x *RecordIndex) Hints(r pebble.Reader, t TableID, index uint32, f func(values, key []byte) error) error {
-	it, err := r.NewIter(iterOptions(prefixSecondary, t, binary.BigEndian.AppendUint32(nil, index), Bounds{}))
-	if err != nil {
-		return err
-	}
-	defer it.Close()
-	for it.First(); it.Valid(); it.Next() {
-		v, err := it.ValueAndErr()
-		if err != nil {
-			return err
-		}
+	return x.hints(r, t, index, Bounds{}, func(values, key []byte) (bool, error) { return true, f(values, key) })
+}
+
+// hints calls f for each hint of an index within bounds, until f answers false.
+func (x *RecordIndex) hints(r pebble.Reader, t TableID, index uint32, b Bounds, f func(values, key []byte) (bool, error)) error {
+	return walk(r, iterOptions(prefixSecondary, t, binary.BigEndian.AppendUint32(nil, index), b), func(k, v []byte) (bool, error) {
 		n, w := binary.Uvarint(v)
-		k := it.Key()
 		if w <= 0 || uint64(len(k)) < 9+n {
-			return fmt.Errorf("index: secondary entry of table %d is damaged", t)
+			return false, fmt.Errorf("index: secondary entry of table %d is damaged", t)
 		}
-		if err := f(k[9:9+n], k[9+n:]); err != nil {
-			return err
-		}
-	}
-	return it.Error()
+		return f(k[9:9+n], k[9+n:])
+	})
 }
 
 // Deads calls f for each deleted record that a base file still has, until f gives an error.
 func (x *RecordIndex) Deads(r pebble.Reader, t TableID, f func(partition, key string, d Dead) error) error {
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: tableKey(prefixDead, t), UpperBound: tableKey(prefixDead, t+1)})
+	return walk(r, iterOptions(prefixDead, t, nil, Bounds{}), func(k, v []byte) (bool, error) {
+		n, w := binary.Uvarint(v)
+		part, key, ok := bytes.Cut(k[5:], []byte{0})
+		if w <= 0 || !ok {
+			return false, fmt.Errorf("index: entry of a deleted record of table %d is damaged", t)
+		}
+		return true, f(string(part), string(key), Dead{uint32(n), storage.InstantTime(v[w:])})
+	})
+}
+
+// walk calls f for each entry within the options' bounds, until f answers false or gives an error. The slices are valid during the call.
+func walk(r pebble.Reader, o *pebble.IterOptions, f func(key, value []byte) (bool, error)) error {
+	it, err := r.NewIter(o)
 	if err != nil {
 		return err
 	}
@@ -63,12 +67,7 @@ func (x *RecordIndex) Deads(r pebble.Reader, t TableID, f func(partition, key st
 		if err != nil {
 			return err
 		}
-		n, k := binary.Uvarint(v)
-		part, key, ok := bytes.Cut(it.Key()[5:], []byte{0})
-		if k <= 0 || !ok {
-			return fmt.Errorf("index: entry of a deleted record of table %d is damaged", t)
-		}
-		if err := f(string(part), string(key), Dead{uint32(n), storage.InstantTime(v[k:])}); err != nil {
+		if more, err := f(it.Key(), v); err != nil || !more {
 			return err
 		}
 	}

@@ -102,28 +102,39 @@ func patchLocks(stmt ast.Statement) {
 
 // lockBlocks gives the tables of all query blocks in a tree their locks.
 func lockBlocks(n ast.SQLNode) {
-	var visit ast.Visit
-	with := func(w *ast.With) { // not every statement shows its WITH to a walk
-		if w != nil {
-			_ = ast.Walk(visit, w)
-		}
-	}
-	visit = func(n ast.SQLNode) (bool, error) { // returns no error
+	walkAll(n, func(n ast.SQLNode) bool {
 		switch n := n.(type) {
 		case *ast.Select:
-			with(n.With)
 			lockTables(n.From, clauses(n.Lock))
 		case *ast.SetOp:
-			with(n.With)
 			LockQuery(n, nil)
-		case *ast.Update:
-			with(n.With)
-		case *ast.Delete:
-			with(n.With)
-		case *ast.Insert:
-			with(n.With)
 		}
-		return true, nil
+		return true
+	})
+}
+
+// walkAll calls f for a tree's nodes, the common table expressions among them, which not every statement shows to a walk. f
+// tells whether to go on below a node.
+func walkAll(n ast.SQLNode, f func(ast.SQLNode) bool) {
+	var visit ast.Visit
+	visit = func(n ast.SQLNode) (bool, error) { // returns no error
+		var with *ast.With
+		switch n := n.(type) {
+		case *ast.Select:
+			with = n.With
+		case *ast.SetOp:
+			with = n.With
+		case *ast.Update:
+			with = n.With
+		case *ast.Delete:
+			with = n.With
+		case *ast.Insert:
+			with = n.With
+		}
+		if with != nil {
+			_ = ast.Walk(visit, with)
+		}
+		return f(n), nil
 	}
 	_ = ast.Walk(visit, n)
 }

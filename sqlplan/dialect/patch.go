@@ -67,35 +67,20 @@ func bindTimes(stmt ast.Statement) {
 			stmt = n.OptSelect.Select
 		}
 	}
-	var visit ast.Visit
-	with := func(w *ast.With) { // not every statement shows its WITH to a walk
-		if w != nil {
-			_ = ast.Walk(visit, w)
-		}
-	}
-	visit = func(n ast.SQLNode) (bool, error) { // returns no error
+	walkAll(stmt, func(n ast.SQLNode) bool {
 		switch n := n.(type) {
-		case *ast.SetOp:
-			with(n.With)
-		case *ast.Select:
-			with(n.With)
-		case *ast.Update:
-			with(n.With)
-		case *ast.Delete:
-			with(n.With)
 		case *ast.AliasedTableExpr:
 			if n == nil {
-				return false, nil
+				return false
 			}
 			if n.AsOf != nil && n.AsOf.Time != nil {
 				n.AsOf.Time = bindTime(n.AsOf.Time)
 			}
 		case *ast.AsOf:
-			return false, nil
+			return false
 		}
-		return true, nil
-	}
-	_ = ast.Walk(visit, stmt)
+		return true
+	})
 }
 
 func bindTime(e ast.Expr) ast.Expr {
