@@ -177,6 +177,11 @@ func (m marker) node(n sql.Node, as reading, targets map[sql.TableId]bool) {
 
 // expressions marks the tables of the subqueries in a node's expressions.
 func (m marker) expressions(n sql.Node, as reading) {
+	eachSubquery(m.ctx, n, func(q *plan.Subquery) { m.node(q.Query, as, nil) })
+}
+
+// eachSubquery calls f for the subqueries in a node's own expressions.
+func eachSubquery(ctx *sql.Context, n sql.Node, f func(*plan.Subquery)) {
 	e, ok := n.(sql.Expressioner)
 	if !ok {
 		return
@@ -185,9 +190,9 @@ func (m marker) expressions(n sql.Node, as reading) {
 		if e == nil {
 			continue
 		}
-		sql.Inspect(m.ctx, e, func(_ *sql.Context, e sql.Expression) bool {
+		sql.Inspect(ctx, e, func(_ *sql.Context, e sql.Expression) bool {
 			if q, ok := e.(*plan.Subquery); ok {
-				m.node(q.Query, as, nil)
+				f(q)
 			}
 			return true
 		})

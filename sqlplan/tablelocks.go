@@ -431,21 +431,7 @@ func (c *heldCheck) node(n sql.Node, alias string, write bool, targets map[sql.T
 }
 
 func (c *heldCheck) subqueries(n sql.Node) {
-	e, ok := n.(sql.Expressioner)
-	if !ok {
-		return
-	}
-	for _, e := range e.Expressions() {
-		if e == nil {
-			continue
-		}
-		sql.Inspect(c.ctx, e, func(_ *sql.Context, e sql.Expression) bool {
-			if q, ok := e.(*plan.Subquery); ok {
-				c.node(q.Query, "", false, nil)
-			}
-			return true
-		})
-	}
+	eachSubquery(c.ctx, n, func(q *plan.Subquery) { c.node(q.Query, "", false, nil) })
 }
 
 func (c *heldCheck) table(t *table, alias string, write bool) {
