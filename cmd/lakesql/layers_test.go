@@ -17,6 +17,7 @@ import (
 
 // layers is the import order: a package imports only packages of ours that stand above it.
 var layers = []string{
+	"storage/hfile",
 	"storage",
 	"timeline",
 	"index",
