@@ -364,7 +364,6 @@ func TestBlockKinds(t *testing.T) {
 	}
 
 	for what, b := range map[string][]byte{
-		"hfile data block":             rawBlock(BlockHFile, map[uint32]string{0: "5", 2: schema}, content),
 		"IS_PARTIAL":                   rawBlock(BlockAvro, map[uint32]string{0: "5", 2: schema, 7: "true"}, content),
 		"COMPACTED_BLOCK_TIMES":        rawBlock(BlockAvro, map[uint32]string{0: "5", 2: schema, 4: "3,4"}, content),
 		"log block type 9":             rawBlock(9, map[uint32]string{0: "5", 2: schema}, content),

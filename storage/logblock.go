@@ -85,9 +85,7 @@ func (b *LogBlock) Content() ([]byte, error) {
 func (b *LogBlock) supported() error {
 	refuse := func(what string) error { return fmt.Errorf("%s: %w: %s", b.name, ErrUnsupported, what) }
 	switch b.Type {
-	case BlockHFile:
-		return refuse("hfile data block in a log")
-	case BlockCommand, BlockDelete, BlockCorrupt, BlockAvro, BlockParquet, BlockCDC:
+	case BlockCommand, BlockDelete, BlockCorrupt, BlockAvro, BlockHFile, BlockParquet, BlockCDC:
 	default:
 		return refuse("log block " + b.Type.String())
 	}
@@ -104,8 +102,12 @@ func (b *LogBlock) corrupt(err error) error {
 	return &CorruptError{Name: b.name, Offset: b.Offset, Err: err}
 }
 
-// Records gives the Avro binary of each record of a data block or a CDC block; the bytes must not be changed.
+// Records gives the Avro binary of each record of a data block or a CDC block, those of an HFile data block in the order of
+// their keys; the bytes must not be changed.
 func (b *LogBlock) Records() iter.Seq2[[]byte, error] {
+	if b.Type == BlockHFile {
+		return b.hfileRecords()
+	}
 	return func(yield func([]byte, error) bool) {
 		if b.Type != BlockAvro && b.Type != BlockCDC {
 			yield(nil, fmt.Errorf("%s: %w: records of a %s block", b.name, ErrUnsupported, b.Type))

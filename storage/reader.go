@@ -373,10 +373,15 @@ func (r *Reader) loadLogs(ctx context.Context, dir string, fs *FileSlice, torn f
 			switch b.Type {
 			case BlockCorrupt, BlockCDC:
 				continue
-			case BlockAvro, BlockDelete, BlockParquet:
+			case BlockAvro, BlockDelete, BlockHFile, BlockParquet:
 				c, err := b.Content()
-				if err == nil && b.Type == BlockParquet && b.supported() == nil {
-					c, err = lb.fromParquet(ctx, c)
+				if err == nil && b.supported() == nil {
+					switch b.Type {
+					case BlockParquet:
+						c, err = lb.fromParquet(ctx, c)
+					case BlockHFile:
+						c, err = lb.fromHFile()
+					}
 				}
 				if err != nil {
 					return nil, err
