@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,34 @@ type adoption struct {
 	drop  []string  // index keys
 	hints []secondaryHint
 	rows  int64 // change of the number of rows
+	// doubled says that some rows of an attached table have equal keys: writers that insert without looking leave them.
+	doubled bool
+}
+
+// noteDoubled looks for keys that come more than once: among the rows that are new, or with a location in a group that did not change.
+func (t *Table) noteDoubled(a *adoption, before map[string]string) error {
+	if !t.def.Load().spec.Attached {
+		return nil
+	}
+	seen := make(map[string]bool, len(a.put))
+	for i := range a.put {
+		key := a.put[i].ikey
+		if a.doubled = seen[key]; a.doubled {
+			return nil
+		}
+		seen[key] = true
+		if _, ok := before[key]; ok || a.all {
+			continue
+		}
+		_, ok, err := t.c.index.Locate(t.c.db, t.id, []byte(key))
+		if err != nil {
+			return err
+		}
+		if a.doubled = ok; ok {
+			return nil
+		}
+	}
+	return nil
 }
 
 type adopted struct {
@@ -70,9 +99,12 @@ func (t *Table) adoptLocked(ctx context.Context) error {
 	}
 	c, d := t.c, t.def.Load()
 	cold := c.cold(t.id)
-	stamp := c.folderTime(d.dir)
+	stamp := c.folderTime(d)
 	tl, err := cold.tl.Refresh(ctx, c.store, d.dir)
 	if err != nil {
+		return fmt.Errorf("table %s: %w", d, err)
+	}
+	if err := d.mayRead(tl); err != nil {
 		return fmt.Errorf("table %s: %w", d, err)
 	}
 	a, err := t.changes(ctx, cold, tl, "")
@@ -80,6 +112,11 @@ func (t *Table) adoptLocked(ctx context.Context) error {
 		return fmt.Errorf("adopt instants of %s: %w", d, err)
 	}
 	if a == nil {
+		if p := tl.Properties(); d.spec.Attached && p != nil && !maps.Equal(p, d.properties) {
+			if err := t.evolved(ctx, tl); err != nil {
+				return fmt.Errorf("adopt properties of %s: %w", d, err)
+			}
+		}
 		t.noteFolder(stamp)
 		return nil
 	}
@@ -126,27 +163,45 @@ func (t *Table) stamp() int64 {
 	if t.c.memory {
 		return 0
 	}
-	dir := t.def.Load().dir
+	d := t.def.Load()
 	f := t.folder.Load()
-	if f == nil || f.dir != dir {
-		f = &timelineFolder{dir, t.c.timelinePath(dir)}
+	if f == nil || f.dir != d.dir || f.layout != d.layout {
+		f = t.c.timelineFolder(d)
 		t.folder.Store(f)
 	}
-	return t.c.pathTime(f.path)
+	return t.c.stampOf(f)
 }
 
 // timelineFolder is where the timeline of a table stands whose folder is dir.
-type timelineFolder struct{ dir, path string }
+type timelineFolder struct {
+	dir    string
+	layout timeline.Layout
+	paths  []string // .hoodie, and the folder of the instants where that is another
+}
+
+func (c *Catalog) timelineFolder(d *tableDef) *timelineFolder {
+	f := &timelineFolder{d.dir, d.layout, []string{c.fs.PathJoin(c.path(d.dir), ".hoodie")}}
+	if path := c.path(d.layout.Folder(d.dir)); path != f.paths[0] {
+		f.paths = append(f.paths, path)
+	}
+	return f
+}
 
 // folderTime gives the modification time (ns) of a table's timeline folder; 0 where the file system keeps none.
-func (c *Catalog) folderTime(dir string) int64 {
+func (c *Catalog) folderTime(d *tableDef) int64 {
 	if c.memory {
 		return 0
 	}
-	return c.pathTime(c.timelinePath(dir))
+	return c.stampOf(c.timelineFolder(d))
 }
 
-func (c *Catalog) timelinePath(dir string) string { return c.fs.PathJoin(c.path(dir), ".hoodie") }
+// stampOf gives the later time where a timeline stands in two folders.
+func (c *Catalog) stampOf(f *timelineFolder) (at int64) {
+	for _, path := range f.paths {
+		at = max(at, c.pathTime(path))
+	}
+	return at
+}
 
 func (c *Catalog) pathTime(path string) int64 {
 	st, err := c.fs.Stat(path)
@@ -214,6 +269,9 @@ func (t *Table) changes(ctx context.Context, cold *coldState, tl *timeline.Timel
 				return nil, err
 			}
 		}
+	}
+	if err := t.noteDoubled(a, before); err != nil {
+		return nil, err
 	}
 	a.rows = int64(len(a.put)) - int64(len(before))
 	for i := range a.put {
@@ -297,7 +355,7 @@ func (t *Table) reindex(ctx context.Context, tl *timeline.Timeline) (*adoption, 
 		}
 	}
 	a.rows = int64(len(a.put)) - t.rows.Load()
-	return a, nil
+	return a, t.noteDoubled(a, nil)
 }
 
 // sameInstants tells whether two timelines differ in nothing but an instant of ours and what became older than the active timeline.
@@ -463,6 +521,9 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 				return 0, err
 			}
 		}
+		if a != nil {
+			t.record.Doubled = a.doubled || t.record.Doubled && !a.all
+		}
 		var err error
 		if stamp, err = t.noteEffects(b, prev, next, adopted, seq); err != nil {
 			return 0, err
@@ -479,6 +540,7 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 	}()
 	if err == nil {
 		t.noteHistory(prev, next, adopted)
+		t.doubled.Store(t.record.Doubled)
 		if seq > 0 {
 			t.lastSeq.Store(uint64(seq))
 			t.filesSeq.Store(uint64(seq))

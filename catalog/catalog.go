@@ -484,8 +484,10 @@ func (c *Catalog) Stirred() bool { return c.stirred.Load() }
 
 // watch has the table's timeline folder watched.
 func (c *Catalog) watch(t *Table) {
-	if err := c.watcher.add(t, c.fs.PathJoin(c.path(t.def.Load().dir), ".hoodie")); err != nil {
-		c.log.Debug("the folder is looked at in turn", "err", err)
+	for _, path := range c.timelineFolder(t.def.Load()).paths {
+		if err := c.watcher.add(t, path); err != nil {
+			c.log.Debug("the folder is looked at in turn", "err", err)
+		}
 	}
 }
 

@@ -264,11 +264,11 @@ func (k *checker) checkProperties(ctx context.Context) error {
 	if err != nil {
 		return k.file(full, err)
 	}
-	if _, err := p.TableVersion(); err != nil {
-		return k.file(full, err)
-	}
 	if k.d.spec.Attached {
-		return nil
+		return k.file(full, p.Supported())
+	}
+	if err := p.Writable(); err != nil {
+		return k.file(full, err)
 	}
 	k.c.commitMu.Lock()
 	r := k.t.record
@@ -370,7 +370,7 @@ func (k *checker) checkTimeline(ctx context.Context) error {
 		case timeline.Clean:
 			_, err = timeline.EarliestRetained(ctx, k.c.store, k.d.dir, k.tl)
 		case timeline.Savepoint:
-			_, err = timeline.ReadSavepoint(ctx, k.c.store, k.d.dir, in.Time)
+			_, err = timeline.ReadSavepoint(ctx, k.c.store, k.d.dir, in)
 		}
 		if err := k.file(join(k.d.dir, ".hoodie", in.FileName(timeline.Completed)), err); err != nil {
 			return err

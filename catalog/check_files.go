@@ -169,7 +169,11 @@ func (k *checker) checkLeftovers(ctx context.Context) error {
 		}
 		return k.say("leftover", Problem{Severity: Note, Object: name, Offset: -1, Text: text, Advice: "it may be removed"})
 	}
-	folders := append([]string{".hoodie"}, k.tt.cold.view.Partitions()...)
+	folders := []string{".hoodie"}
+	if k.d.layout != timeline.Layout1 {
+		folders = append(folders, k.d.layout.Folder(""))
+	}
+	folders = append(folders, k.tt.cold.view.Partitions()...)
 	for _, folder := range folders {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)

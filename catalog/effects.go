@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sort"
 	"sync"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -178,7 +177,7 @@ func (t *Table) adoptedInstants(ctx context.Context, prev, next *coldState) ([]o
 				}
 				k := groupKey{part, name.ID}
 				g := groupEffect{Partition: part, ID: name.ID, Before: begin(k)}
-				if st.PrevCommit != "" && !service && prev.tl == next.tl {
+				if st.PrevCommit != "" && st.PrevCommit != in.Time && !service && prev.tl == next.tl {
 					g.Before = st.PrevCommit // the files may be gone
 				}
 				g.Replaced = name.Version == 0 || g.Before == ""
@@ -279,7 +278,7 @@ func (t *Table) noteEffects(b *pebble.Batch, prev, next *coldState, adopted []ot
 	for i := range adopted {
 		o := &adopted[i]
 		if in, ok := next.tl.Get(o.time); ok && !o.merges {
-			if done, err := timeline.ParseTime(in.Completed, time.UTC); err == nil {
+			if done, err := in.End(t.def.Load().zone); err == nil {
 				at = max(at, index.Seq(done.UnixMicro())+1000) // known to the millisecond
 			}
 		}

@@ -3,6 +3,7 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/lakesql/lakesql/storage"
@@ -41,18 +42,21 @@ func (t *Table) evolved(ctx context.Context, tl *timeline.Timeline) error {
 	}
 	t.foreign.Store(s)
 	d := t.def.Load()
-	if s == nil || !d.spec.Attached {
+	if !d.spec.Attached {
 		t.setDef(d)
 		return nil
 	}
-	if slices.Equal(s.Fields, d.spec.Schema.Fields) {
+	p := tl.Properties()
+	if p == nil {
+		p = d.properties
+	}
+	if s == nil {
+		s = d.spec.Schema
+	}
+	if slices.Equal(s.Fields, d.spec.Schema.Fields) && maps.Equal(p, d.properties) {
 		return nil
 	}
 	c := t.c
-	p, err := timeline.ReadProperties(ctx, c.store, d.dir)
-	if err != nil {
-		return err
-	}
 	spec := *d.spec
 	spec.Schema = s
 	c.commitMu.Lock()

@@ -325,8 +325,8 @@ func (o *outFile) revive(row *flushRow) {
 func (t *Table) planned(ctx context.Context, cold *coldState) (map[string]storage.InstantTime, error) {
 	var out map[string]storage.InstantTime
 	for _, in := range cold.tl.Pending() {
-		if in.Action == timeline.ReplaceCommit {
-			r, err := timeline.ReadRequestedReplace(ctx, t.c.store, t.def.Load().dir, in.Time)
+		if in.Action == timeline.ReplaceCommit || in.Action == timeline.Clustering {
+			r, err := timeline.ReadRequestedReplace(ctx, t.c.store, t.def.Load().dir, in)
 			if err != nil {
 				return nil, err
 			}
@@ -341,7 +341,7 @@ func (t *Table) planned(ctx context.Context, cold *coldState) (map[string]storag
 		if in.Action != timeline.Compaction {
 			continue
 		}
-		plan, err := timeline.ReadCompactionPlan(ctx, t.c.store, t.def.Load().dir, in.Time)
+		plan, err := timeline.ReadCompactionPlan(ctx, t.c.store, t.def.Load().dir, in)
 		if err != nil {
 			return nil, err
 		}

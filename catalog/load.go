@@ -331,7 +331,11 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 	if err != nil {
 		return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
 	}
-	if _, err := p.TableVersion(); err != nil { // another engine may have upgraded it
+	check := p.Writable // another engine may have upgraded it
+	if r.Def.Attached {
+		check = p.Supported
+	}
+	if err := check(); err != nil {
 		return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
 	}
 	d, err := c.compile(r, p)
@@ -340,6 +344,7 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 	}
 	t := &Table{c: c, id: r.ID, record: *r}
 	t.def.Store(d)
+	t.doubled.Store(r.Doubled)
 	t.rows.Store(r.Rows)
 	t.forgotten.Store(uint64(r.Dropped))
 	t.lastSeq.Store(uint64(max(r.Flushed, r.Last)))
@@ -361,7 +366,7 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 	} else if !errors.Is(err, pebble.ErrNotFound) {
 		return nil, err
 	}
-	stamp := c.folderTime(d.dir)
+	stamp := c.folderTime(d)
 	tl, err := timeline.Load(ctx, c.store, d.dir)
 	if err != nil {
 		return nil, fmt.Errorf("table %s: %w", d, err)

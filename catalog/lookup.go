@@ -41,7 +41,7 @@ func (tx *Tx) Lookup(ctx context.Context, t *Table, name string, ranges []KeyRan
 			return failed(fmt.Errorf("%w: index %s of %s", ErrNotFound, name, d))
 		}
 		cols = x.cols
-	} else if d.hidden() || d.spec.PerPartition {
+	} else if d.hidden() || d.spec.PerPartition || t.doubled.Load() {
 		return tx.Scan(ctx, t, o) // the index is ordered by partition first, or by a key that is no column
 	}
 	var bounds []keyBounds

@@ -38,7 +38,7 @@ func (t *Table) resolveIntent(ctx context.Context) error {
 		if p.Action != timeline.Rollback {
 			continue
 		}
-		plan, err := timeline.ReadRollbackPlan(ctx, c.store, d.dir, p.Time)
+		plan, err := timeline.ReadRollbackPlan(ctx, c.store, d.dir, p)
 		if err != nil {
 			return err
 		}

@@ -44,6 +44,7 @@ type Table struct {
 	overlay    atomic.Pointer[overlay]
 	runs       hotCache
 	watched    atomic.Bool  // its timeline folder is watched
+	doubled    atomic.Bool  // record.Doubled
 	stirred    atomic.Bool  // something happened there since it was last looked at
 	folderTime atomic.Int64 // modification time (ns) of the timeline folder when it was last read
 
@@ -105,7 +106,9 @@ type tableDef struct {
 	// lockFolder has the lock file that other engines take, too; "": the table names a lock provider that is not spoken here.
 	lockFolder string
 	readOnly   string // why it cannot be written, "" if it can
-	behind     string // what another engine's schema has that it does not: see Table.setDef
+	layout     timeline.Layout
+	properties timeline.Properties // of an attached table, as the definition was made of them
+	behind     string              // what another engine's schema has that it does not: see Table.setDef
 	merge      storage.Ordering
 }
 
@@ -131,8 +134,9 @@ type tableRecord struct {
 	Trimmed  index.Seq             `json:"trimmed,omitempty"`
 	Since    index.Seq             `json:"since,omitempty"` // what every later instant did is known
 	Dropped  index.Seq             `json:"dropped,omitempty"`
-	Last     index.Seq             `json:"last,omitempty"`  // last commit or adoption when the record was written
-	Draft    bool                  `json:"draft,omitempty"` // it has rows, but the change that makes it known is not decided
+	Last     index.Seq             `json:"last,omitempty"`    // last commit or adoption when the record was written
+	Doubled  bool                  `json:"doubled,omitempty"` // some rows may have equal keys: the index names one of them
+	Draft    bool                  `json:"draft,omitempty"`   // it has rows, but the change that makes it known is not decided
 	Def      definition            `json:"def"`
 }
 
@@ -301,10 +305,10 @@ func (c *Catalog) compile(r *tableRecord, p timeline.Properties) (*tableDef, err
 		mode, payload := p.Ordering()
 		d.payload = payload
 		if spec.Attached {
-			d.merge = mode
-		}
-		if spec.Attached {
-			d.zone = p.Timezone()
+			d.merge, d.zone, d.properties = mode, p.Timezone(), p
+			if d.layout, err = p.Layout(); err != nil {
+				return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
+			}
 		}
 	}
 	if spec.Attached {
@@ -312,6 +316,9 @@ func (c *Catalog) compile(r *tableRecord, p timeline.Properties) (*tableDef, err
 			if f.Type.Kind == storage.Nested {
 				d.readOnly = fmt.Sprintf("column %s is nested", f.Name)
 			}
+		}
+		if d.layout != timeline.Layout1 {
+			d.readOnly = "table version " + p[timeline.KeyVersion]
 		}
 		if d.payload != "" {
 			d.readOnly = "payload class " + d.payload
@@ -338,6 +345,18 @@ func (c *Catalog) keyColumns(s *storage.Schema, key []KeyColumn) ([]index.Column
 }
 
 func (d *tableDef) String() string { return d.database + "." + d.name }
+
+// mayRead refuses a timeline that another engine brought into a form in which a table of ours cannot be written any more.
+func (d *tableDef) mayRead(tl *timeline.Timeline) error {
+	p := tl.Properties()
+	switch {
+	case p == nil:
+		return nil
+	case d.spec.Attached:
+		return p.Supported()
+	}
+	return p.Writable()
+}
 
 // hidden tells whether the key is generated and no column.
 func (d *tableDef) hidden() bool { return len(d.keyCols) == 0 }

@@ -431,6 +431,9 @@ func (tx *Tx) writable(ctx context.Context, t *Table, row storage.Row) (*txTable
 	if d.readOnly != "" {
 		return nil, fmt.Errorf("%w: %s: %s", ErrReadOnly, d, d.readOnly)
 	}
+	if t.doubled.Load() {
+		return nil, fmt.Errorf("%w: %s: some of its rows have equal record keys", ErrReadOnly, d)
+	}
 	if err := tx.c.txRoom(); err != nil {
 		return nil, err
 	}

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/storage"
 )
 
 // unpack puts a table that Hudi wrote below a folder and gives the table's own folder.
-func unpack(t *testing.T, name, to string) string {
+func unpack(t *testing.T, fs vfs.FS, name, to string) string {
 	t.Helper()
 	f, err := os.Open(filepath.Join("../testdata/hudi", name+".tar.gz"))
 	if err != nil {
@@ -42,14 +44,17 @@ func unpack(t *testing.T, name, to string) string {
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := fs.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		b, err := io.ReadAll(r)
-		if err == nil {
-			err = os.WriteFile(path, b, 0o644)
-		}
+		out, err := fs.Create(path, vfs.WriteCategoryUnspecified)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(out, r); err != nil {
+			t.Fatal(err)
+		}
+		if err := out.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -58,7 +63,7 @@ func unpack(t *testing.T, name, to string) string {
 // CREATE TABLE … USING hudi LOCATION attaches a table of another engine, and DROP leaves its files.
 func TestAttach(t *testing.T) {
 	dir := t.TempDir()
-	location := unpack(t, "v6_cow_plain", filepath.Join(dir, "foreign"))
+	location := unpack(t, vfs.Default, "v6_cow_plain", filepath.Join(dir, "foreign"))
 	ctx := context.Background()
 	c, err := catalog.Open(ctx, filepath.Join(dir, "data"), catalog.Options{SortKey: SortKey})
 	if err != nil {
@@ -90,6 +95,28 @@ func TestAttach(t *testing.T) {
 	s.fails("SELECT * FROM f", "1146")
 	if _, err := os.Stat(filepath.Join(location, ".hoodie")); err != nil {
 		t.Error(err)
+	}
+}
+
+// Tables of versions 8 and 9 are read, and a statement that would change them is refused.
+func TestAttachLaterVersions(t *testing.T) {
+	e := newTestEngine(t)
+	s := e.session()
+	for name, c := range map[string]struct{ version, rows, row string }{
+		"v8_mor_logs": {"8", "31", "12|name12|paris"}, "v9_cow_plain": {"9", "47", "12|name12_u|paris"},
+	} {
+		s.exec("CREATE TABLE f USING hudi LOCATION '" + unpack(t, e.fs, name, "/hudi") + "'")
+		s.want("SELECT COUNT(*) FROM f", c.rows)
+		s.want("SELECT COUNT(DISTINCT _hoodie_record_key) FROM f", c.rows)
+		s.want("SELECT id, name, city FROM f WHERE id = 12", c.row)
+		for _, q := range []string{"INSERT INTO f SELECT * FROM f", "UPDATE f SET name = 'x' WHERE id = 12", "DELETE FROM f WHERE id = 12"} {
+			s.fails(q, "table version "+c.version)
+		}
+		s.want("SELECT COUNT(*) FROM f", c.rows)
+		if got := s.table("CHECK TABLE f EXTENDED"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "OK") {
+			t.Error(got)
+		}
+		s.exec("DROP TABLE f")
 	}
 }
 

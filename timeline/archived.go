@@ -16,13 +16,17 @@ import (
 	"github.com/lakesql/lakesql/storage"
 )
 
-// ArchivedInstant is one state file of an instant that was moved out of the active timeline. An instant has up to three.
+// ArchivedInstant is an instant that was moved out of the active timeline: in layout 1 one of its state files, of which it has up to
+// three, in layout 2 the completed one.
 type ArchivedInstant struct {
 	Time   storage.InstantTime
 	Action Action
 	State  State
-	// Transition is the modification time of the state file as Hudi recorded it, in the zone of the archiving process; "" if unknown.
+	// Transition is the modification time of the state file as Hudi recorded it, in the zone of the archiving process; "" if unknown. In
+	// layout 2 it is the completion time.
 	Transition storage.InstantTime
+	// Meta and Plan are what the completed and the requested file held, in layout 2.
+	Meta, Plan []byte
 }
 
 // archivedSchema names the members of HoodieArchivedMetaEntry that are read; the metadata in the others is skipped.
@@ -41,13 +45,35 @@ type archivedEntry struct {
 	Transition *string `avro:"stateTransitionTime"`
 }
 
+// historyFolder is where the archived timeline of layout 2 stands below the active one.
+const historyFolder = "history"
+
 const archivePrefix = ".commits_.archive."
 
 // Archived gives the archived timeline of the table in folder dir, the newest file first, within a file in the order in which it
 // was written. A table without one has no entries.
 func Archived(ctx context.Context, s storage.Store, dir string) iter.Seq2[ArchivedInstant, error] {
 	return func(yield func(ArchivedInstant, error) bool) {
-		names, err := archiveFiles(ctx, s, dir)
+		p, err := ReadProperties(ctx, s, dir)
+		var layout Layout
+		if err == nil {
+			layout, err = p.Layout()
+		}
+		if err == nil && layout == Layout2 {
+			for in, err := range history(ctx, s, dir, "", "", true) {
+				if err != nil {
+					err = fmt.Errorf("reading archived timeline: %w", err)
+				}
+				if !yield(in, err) || err != nil {
+					return
+				}
+			}
+			return
+		}
+		var names []string
+		if err == nil {
+			names, err = archiveFiles(ctx, s, dir, p)
+		}
 		if err != nil {
 			yield(ArchivedInstant{}, fmt.Errorf("reading archived timeline: %w", err))
 			return
@@ -66,11 +92,7 @@ func Archived(ctx context.Context, s storage.Store, dir string) iter.Seq2[Archiv
 	}
 }
 
-func archiveFiles(ctx context.Context, s storage.Store, dir string) ([]string, error) {
-	p, err := ReadProperties(ctx, s, dir)
-	if err != nil {
-		return nil, err
-	}
+func archiveFiles(ctx context.Context, s storage.Store, dir string, p Properties) ([]string, error) {
 	type file struct {
 		name   string
 		number int

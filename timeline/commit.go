@@ -31,7 +31,7 @@ const (
 // ExtraSchema is the member of CommitMeta.Extra that holds the table schema, in Avro, without meta columns.
 const ExtraSchema = "schema"
 
-// CommitMeta is what a commit, delta commit or replacecommit says of itself: JSON in version 6.
+// CommitMeta is what a commit, delta commit or replacecommit says of itself: JSON in layout 1, Avro in layout 2.
 type CommitMeta struct {
 	Stats     map[string][]WriteStat // by partition path, "" if the table has none
 	Compacted bool                   // a compaction
@@ -483,13 +483,23 @@ func ReadCommit(ctx context.Context, s storage.Store, dir string, in Instant) (*
 		if err != nil {
 			return err
 		}
-		if m, err = ParseCommitMeta(b); err != nil {
-			return &storage.CorruptError{Name: name, Offset: -1, Err: err}
-		}
-		return nil
+		m, err = parseCommitFile(name, b)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", in, err)
+	}
+	return m, nil
+}
+
+// parseCommitFile reads a completed file of either layout: JSON, or an Avro container.
+func parseCommitFile(name string, b []byte) (*CommitMeta, error) {
+	if bytes.HasPrefix(b, []byte(containerMagic)) {
+		return decodeCommit(name, b)
+	}
+	m, err := ParseCommitMeta(b)
+	if err != nil {
+		return nil, &storage.CorruptError{Name: name, Offset: -1, Err: err}
 	}
 	return m, nil
 }

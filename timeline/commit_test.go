@@ -20,7 +20,7 @@ func TestCommitMetaOfFixtures(t *testing.T) {
 	for _, name := range fixtures(t) {
 		s := unpack(t, name)
 		for _, file := range listing(t, s, name+"/.hoodie") {
-			in, ok := parseInstant(file)
+			in, ok := parseInstant(file, Layout1)
 			if !ok || !in.Action.writes() || in.State == Requested {
 				continue
 			}
@@ -145,7 +145,7 @@ func FuzzCommitMeta(f *testing.F) {
 	for _, name := range fixtures(f) {
 		s := unpack(f, name)
 		for _, file := range listing(f, s, name+"/.hoodie") {
-			if in, ok := parseInstant(file); ok && in.Action.writes() && in.State != Requested {
+			if in, ok := parseInstant(file, Layout1); ok && in.Action.writes() && in.State != Requested {
 				f.Add(content(f, s, name+"/.hoodie/"+file))
 			}
 		}

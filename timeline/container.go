@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/twmb/avro"
@@ -104,6 +105,17 @@ func (c *container) decode(name string, b []byte, v any) error {
 		return damaged(err)
 	}
 	return nil
+}
+
+// recordName gives the name of the record that a file holds, without its namespace.
+func recordName(b []byte) (string, error) {
+	r, err := ocf.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return "", fmt.Errorf("avro container: %w", err)
+	}
+	defer r.Close()
+	name := r.Schema().Root().Name
+	return name[strings.LastIndexByte(name, '.')+1:], nil
 }
 
 // read reads a file of the timeline; one being written by another engine is read again.

@@ -2,8 +2,9 @@
 // archived timeline, commit metadata, Avro plans, markers, partition metadata, and the view that groups data files into
 // file slices. It knows file names, never what data files hold.
 //
-// Table version 6 (timeline layout 1) is read and written. Every other version is refused by name in one place, checkVersion,
-// so that a later layout is one more case there and in the functions that name files.
+// Table version 6 (timeline layout 1) is read and written, versions 8 and 9 (layout 2) are read; every other version is refused by name
+// in one place, layoutOf. A layout says where files stand and how they are named (Instant), how commit metadata is written (CommitMeta),
+// how the archive is (Archived) and to which slice a log belongs (View); all else is the same.
 //
 // Invariants:
 //   - The appearance of the completed file is the commit. Each file of an instant is created only if its name is free,

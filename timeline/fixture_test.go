@@ -19,9 +19,14 @@ import (
 const fixtureFolder = "../testdata/hudi"
 
 // fixtures gives the names of the version 6 tables that Hudi wrote.
-func fixtures(t testing.TB) []string {
+func fixtures(t testing.TB) []string { return fixturesLike(t, "v6_*") }
+
+// laterFixtures gives the names of the tables of versions 8 and 9.
+func laterFixtures(t testing.TB) []string { return fixturesLike(t, "v[89]_*") }
+
+func fixturesLike(t testing.TB, pattern string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(fixtureFolder, "v6_*.tar.gz"))
+	paths, err := filepath.Glob(filepath.Join(fixtureFolder, pattern+".tar.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +43,7 @@ func fixtures(t testing.TB) []string {
 // unpack gives a store with the table in a folder of its name.
 func unpack(t testing.TB, name string) storage.Store {
 	t.Helper()
-	root := t.TempDir()
+	fs, root := vfs.NewMem(), "hudi"
 	f, err := os.Open(filepath.Join(fixtureFolder, name+".tar.gz"))
 	if err != nil {
 		t.Fatal(err)
@@ -59,12 +64,12 @@ func unpack(t testing.TB, name string) storage.Store {
 		}
 		path := filepath.Join(root, filepath.FromSlash(h.Name))
 		if h.Typeflag == tar.TypeDir {
-			err = os.MkdirAll(path, 0o755)
+			err = fs.MkdirAll(path, 0o755)
 		} else {
 			b := make([]byte, h.Size)
 			if _, err = io.ReadFull(r, b); err == nil {
-				if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
-					err = os.WriteFile(path, b, 0o644)
+				if err = fs.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+					err = writeFile(fs, path, b)
 				}
 			}
 		}
@@ -72,7 +77,16 @@ func unpack(t testing.TB, name string) storage.Store {
 			t.Fatal(err)
 		}
 	}
-	return storage.NewLocal(vfs.Default, root)
+	return storage.NewLocal(fs, root)
+}
+
+func writeFile(fs vfs.FS, path string, b []byte) error {
+	f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Close())
 }
 
 func memStore() storage.Store { return storage.NewLocal(vfs.NewMem(), "warehouse") }

@@ -20,6 +20,7 @@ const (
 	Rollback      Action = "rollback"
 	Savepoint     Action = "savepoint"
 	Compaction    Action = "compaction"
+	Clustering    Action = "clustering" // pending, in layout 2; in layout 1 a clustering is a pending replacecommit
 	LogCompaction Action = "logcompaction"
 	Restore       Action = "restore"
 	Indexing      Action = "indexing"
@@ -32,6 +33,8 @@ func (a Action) completed() Action {
 		return Commit
 	case LogCompaction:
 		return DeltaCommit
+	case Clustering:
+		return ReplaceCommit
 	}
 	return a
 }
@@ -73,13 +76,41 @@ func (s State) String() string {
 	return "completed"
 }
 
+// Layout is the arrangement of a timeline (hoodie.timeline.layout.version).
+type Layout uint8
+
+// The layouts. The zero value is that of version 6.
+const (
+	Layout1 Layout = iota // table version 6: files in .hoodie, commit metadata in JSON
+	Layout2               // table versions 8 and 9: files in .hoodie/timeline, completion times in their names, commit metadata in Avro
+)
+
+// timelineFolder is where instants of layout 2 stand below .hoodie.
+const timelineFolder = "timeline"
+
+// folder gives the folder of the active timeline below .hoodie.
+func (l Layout) folder() string {
+	if l == Layout2 {
+		return timelineFolder
+	}
+	return ""
+}
+
+// Folder gives the folder of the active timeline of a table in folder dir.
+func (l Layout) Folder(dir string) string { return join(dir, metaFolder, l.folder()) }
+
 // Instant is one action on the timeline in its most advanced state. A finished compaction is a commit.
 type Instant struct {
 	Time   storage.InstantTime // when it was requested
 	Action Action
 	State  State
-	// Completed is empty until State is Completed. In version 6 it is the modification time of the completed file, in UTC.
+	// Completed is empty until State is Completed. In layout 2 the name of the file has it, drawn as instant times are; in layout 1 it is
+	// the modification time of the completed file, in UTC.
 	Completed storage.InstantTime
+	Layout    Layout
+	// Unnamed is an instant of layout 2 whose completed file does not name its completion time: an upgrade brought it. Its modification
+	// time stands for it.
+	Unnamed bool
 }
 
 func (in Instant) String() string {
@@ -88,30 +119,42 @@ func (in Instant) String() string {
 
 // FileName gives the name below .hoodie of the file of a state of the instant. The inflight file of a commit does not name its action.
 func (in Instant) FileName(state State) string {
+	name := string(in.Time)
 	switch {
 	case state == Completed:
-		return string(in.Time) + "." + string(in.Action.completed())
+		if in.Layout == Layout2 && !in.Unnamed {
+			name += "_" + string(in.Completed)
+		}
+		name += "." + string(in.Action.completed())
 	case state == Inflight && in.Action == Commit:
-		return string(in.Time) + ".inflight"
+		name += ".inflight"
+	default:
+		name += "." + string(in.Action) + "." + state.String()
 	}
-	return string(in.Time) + "." + string(in.Action) + "." + state.String()
+	return join(in.Layout.folder(), name)
+}
+
+// End gives the time at which a completed instant of a table with instant times in zone completed.
+func (in Instant) End(zone *time.Location) (time.Time, error) {
+	if in.Layout == Layout1 {
+		zone = time.UTC
+	}
+	return ParseTime(in.Completed, zone)
 }
 
 func (in Instant) object(dir string, state State) string {
 	return join(dir, metaFolder, in.FileName(state))
 }
 
-// parseInstant reads the name of a timeline file; false for whatever else lies in .hoodie.
-func parseInstant(name string) (Instant, bool) {
-	digits := 0
-	for digits < len(name) && name[digits] >= '0' && name[digits] <= '9' {
-		digits++
-	}
-	if digits == 0 || digits == len(name) || name[digits] != '.' {
+// parseInstant reads the name of a timeline file; false for whatever else lies in its folder.
+func parseInstant(name string, layout Layout) (Instant, bool) {
+	times, action, ok := strings.Cut(name, ".")
+	requested, completed, named := strings.Cut(times, "_")
+	if !ok || !isNumber(requested) || named && (layout == Layout1 || !isNumber(completed)) {
 		return Instant{}, false
 	}
-	in := Instant{Time: storage.InstantTime(name[:digits]), State: Completed}
-	action, state, pending := strings.Cut(name[digits+1:], ".")
+	in := Instant{Time: storage.InstantTime(requested), State: Completed, Layout: layout}
+	action, state, pending := strings.Cut(action, ".")
 	if action == "inflight" && !pending {
 		action, state, pending = string(Commit), "inflight", true
 	}
@@ -128,7 +171,21 @@ func parseInstant(name string) (Instant, bool) {
 			return Instant{}, false
 		}
 	}
+	if named == pending && named { // only completed files name a completion time
+		return Instant{}, false
+	}
+	in.Completed = storage.InstantTime(completed)
+	in.Unnamed = layout == Layout2 && !pending && !named
 	return in, true
+}
+
+func isNumber(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
 }
 
 const (

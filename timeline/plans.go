@@ -39,12 +39,11 @@ type CompactionPlan struct {
 // Encode gives the file that requests the compaction.
 func (p *CompactionPlan) Encode() ([]byte, error) { return compactionPlanFile.encode(p) }
 
-// ReadCompactionPlan reads the plan of a compaction that was requested at it.
-func ReadCompactionPlan(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*CompactionPlan, error) {
+// ReadCompactionPlan reads the plan of a requested compaction.
+func ReadCompactionPlan(ctx context.Context, s storage.Store, dir string, in Instant) (*CompactionPlan, error) {
 	var p CompactionPlan
-	in := Instant{Time: it, Action: Compaction}
 	if err := compactionPlanFile.read(ctx, s, in.object(dir, Requested), &p); err != nil {
-		return nil, fmt.Errorf("reading compaction plan %s: %w", it, err)
+		return nil, fmt.Errorf("reading compaction plan %s: %w", in.Time, err)
 	}
 	return &p, nil
 }
@@ -77,12 +76,11 @@ type CleanPlan struct {
 // Encode gives the file that requests the clean; the inflight file has the same content.
 func (p *CleanPlan) Encode() ([]byte, error) { return cleanPlanFile.encode(p) }
 
-// ReadCleanPlan reads the plan of a clean that was requested at it.
-func ReadCleanPlan(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*CleanPlan, error) {
+// ReadCleanPlan reads the plan of a requested clean.
+func ReadCleanPlan(ctx context.Context, s storage.Store, dir string, in Instant) (*CleanPlan, error) {
 	var p CleanPlan
-	in := Instant{Time: it, Action: Clean}
 	if err := cleanPlanFile.read(ctx, s, in.object(dir, Requested), &p); err != nil {
-		return nil, fmt.Errorf("reading clean plan %s: %w", it, err)
+		return nil, fmt.Errorf("reading clean plan %s: %w", in.Time, err)
 	}
 	return &p, nil
 }
@@ -114,11 +112,10 @@ type CleanMeta struct {
 func (m *CleanMeta) Encode() ([]byte, error) { return cleanMetaFile.encode(m) }
 
 // ReadClean reads what a completed clean did.
-func ReadClean(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*CleanMeta, error) {
+func ReadClean(ctx context.Context, s storage.Store, dir string, in Instant) (*CleanMeta, error) {
 	var m CleanMeta
-	in := Instant{Time: it, Action: Clean, State: Completed}
 	if err := cleanMetaFile.read(ctx, s, in.object(dir, Completed), &m); err != nil {
-		return nil, fmt.Errorf("reading clean %s: %w", it, err)
+		return nil, fmt.Errorf("reading clean %s: %w", in.Time, err)
 	}
 	return &m, nil
 }
@@ -138,7 +135,7 @@ func EarliestRetained(ctx context.Context, s storage.Store, dir string, tl *Time
 		if len(b) == 0 { // a crashed cleaner left it, or archival took it meanwhile
 			continue
 		}
-		m, err := ReadClean(ctx, s, dir, in.Time)
+		m, err := ReadClean(ctx, s, dir, in)
 		if err != nil {
 			return "", err
 		}
@@ -172,12 +169,11 @@ type SavepointMeta struct {
 // Encode gives the completed file of the savepoint.
 func (m *SavepointMeta) Encode() ([]byte, error) { return savepointMetaFile.encode(m) }
 
-// ReadSavepoint reads the savepoint on the commit of it.
-func ReadSavepoint(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*SavepointMeta, error) {
+// ReadSavepoint reads a completed savepoint.
+func ReadSavepoint(ctx context.Context, s storage.Store, dir string, in Instant) (*SavepointMeta, error) {
 	var m SavepointMeta
-	in := Instant{Time: it, Action: Savepoint, State: Completed}
 	if err := savepointMetaFile.read(ctx, s, in.object(dir, Completed), &m); err != nil {
-		return nil, fmt.Errorf("reading savepoint %s: %w", it, err)
+		return nil, fmt.Errorf("reading savepoint %s: %w", in.Time, err)
 	}
 	return &m, nil
 }
@@ -252,19 +248,19 @@ func (r *RequestedReplace) Inputs() []storage.FileSlice {
 	return out
 }
 
-// ReadRequestedReplace reads what a replacecommit was requested for; one with an empty file comes out empty.
-func ReadRequestedReplace(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*RequestedReplace, error) {
-	name := Instant{Time: it, Action: ReplaceCommit}.object(dir, Requested)
+// ReadRequestedReplace reads what a replacecommit or a clustering was requested for; one with an empty file comes out empty.
+func ReadRequestedReplace(ctx context.Context, s storage.Store, dir string, in Instant) (*RequestedReplace, error) {
+	name := in.object(dir, Requested)
 	b, err := readObject(ctx, s, name)
 	if err != nil {
-		return nil, fmt.Errorf("reading requested replacecommit %s: %w", it, err)
+		return nil, fmt.Errorf("reading requested %s %s: %w", in.Action, in.Time, err)
 	}
 	var r RequestedReplace
 	if len(b) == 0 {
 		return &r, nil
 	}
 	if err := requestedReplaceFile.read(ctx, s, name, &r); err != nil {
-		return nil, fmt.Errorf("reading requested replacecommit %s: %w", it, err)
+		return nil, fmt.Errorf("reading requested %s %s: %w", in.Action, in.Time, err)
 	}
 	return &r, nil
 }

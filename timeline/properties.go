@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,11 @@ const (
 	KeyMetadataInflight = "hoodie.table.metadata.partitions.inflight"
 	KeyBootstrapBase    = "hoodie.bootstrap.base.path"
 	KeyCDC              = "hoodie.table.cdc.enabled"
+	KeyTimelinePath     = "hoodie.timeline.path"
+	KeyHistoryPath      = "hoodie.timeline.history.path"
+	KeyPartialUpdate    = "hoodie.table.partial.update.mode"
+	KeyTableFormat      = "hoodie.table.format"
+	KeyBaseFormats      = "hoodie.table.multiple.base.file.formats.enable"
 )
 
 // Values of KeyType and the payload classes that stand for the two orderings.
@@ -175,15 +181,35 @@ func (p Properties) Checksum() string {
 	return strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(p[KeyDatabase]+"."+p[KeyName]))), 10)
 }
 
-// checkVersion says whether tables of a version are read and written.
-func checkVersion(version int) error {
+// layoutOf gives the timeline layout of tables of a version; a version that is not read is refused by name.
+func layoutOf(version int) (Layout, error) {
 	switch version {
 	case 6:
-		return nil
+		return Layout1, nil
 	case 8, 9:
-		return fmt.Errorf("table version %d (timeline layout 2): %w", version, storage.ErrUnsupported)
+		return Layout2, nil
 	}
-	return fmt.Errorf("table version %d: %w", version, storage.ErrUnsupported)
+	return 0, fmt.Errorf("table version %d: %w", version, storage.ErrUnsupported)
+}
+
+// Layout gives the arrangement of the timeline; that of version 6 where nothing is said. The error wraps storage.ErrUnsupported.
+func (p Properties) Layout() (Layout, error) {
+	switch text, ok := p[KeyLayoutVersion]; {
+	case text == "1":
+		return Layout1, nil
+	case text == "2":
+		return Layout2, nil
+	case ok:
+		return 0, fmt.Errorf("%s=%s: %w", KeyLayoutVersion, text, storage.ErrUnsupported)
+	}
+	if _, ok := p[KeyVersion]; !ok {
+		return Layout1, nil
+	}
+	version, err := p.TableVersion()
+	if err != nil {
+		return 0, err
+	}
+	return layoutOf(version)
 }
 
 // TableVersion gives hoodie.table.version. The error wraps storage.ErrUnsupported for a version that is not read, or if there is none.
@@ -196,19 +222,32 @@ func (p Properties) TableVersion() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s %q: %w", KeyVersion, text, storage.ErrUnsupported)
 	}
-	return n, checkVersion(n)
+	_, err = layoutOf(n)
+	return n, err
 }
 
-// Supported says whether tables with these properties are read and written; the error names the feature that is not, and
-// wraps storage.ErrUnsupported.
+// Supported says whether tables with these properties are read; the error names the feature that is not, and wraps storage.ErrUnsupported.
 func (p Properties) Supported() error {
-	if _, err := p.TableVersion(); err != nil {
+	version, err := p.TableVersion()
+	if err != nil {
+		return err
+	}
+	layout, err := p.Layout()
+	if err != nil {
 		return err
 	}
 	refuse := func(key string) error { return fmt.Errorf("%s=%s: %w", key, p[key], storage.ErrUnsupported) }
-	switch {
-	case p[KeyLayoutVersion] != "" && p[KeyLayoutVersion] != "1":
+	switch of, _ := layoutOf(version); {
+	case of != layout:
 		return refuse(KeyLayoutVersion)
+	case layout == Layout2 && p[KeyTimelinePath] != "" && p[KeyTimelinePath] != timelineFolder:
+		return refuse(KeyTimelinePath)
+	case layout == Layout2 && p[KeyHistoryPath] != "" && p[KeyHistoryPath] != historyFolder:
+		return refuse(KeyHistoryPath)
+	case p[KeyTableFormat] != "" && !strings.EqualFold(p[KeyTableFormat], "native"):
+		return refuse(KeyTableFormat)
+	case p.flag(KeyBaseFormats):
+		return refuse(KeyBaseFormats)
 	case p[KeyBaseFileFormat] != "" && !strings.EqualFold(p[KeyBaseFileFormat], "PARQUET"):
 		return refuse(KeyBaseFileFormat)
 	case strings.EqualFold(p[KeyPopulateMeta], "false"):
@@ -217,6 +256,17 @@ func (p Properties) Supported() error {
 		return refuse(KeyDropPartition)
 	case p[KeyBootstrapBase] != "":
 		return refuse(KeyBootstrapBase)
+	}
+	return nil
+}
+
+// Writable says whether tables with these properties are written, too: those of version 6.
+func (p Properties) Writable() error {
+	if err := p.Supported(); err != nil {
+		return err
+	}
+	if layout, err := p.Layout(); err != nil || layout != Layout1 {
+		return cmp.Or(err, fmt.Errorf("writing tables of version %s: %w", p[KeyVersion], storage.ErrUnsupported))
 	}
 	return nil
 }
@@ -272,6 +322,9 @@ func (p Properties) URLEncode() bool { return p.flag(KeyURLEncode) }
 // named by payload, else payload is "". In version 6 the payload class decides, whatever the merge strategy says. For
 // OverwriteWithLatestAvroPayload the last write wins, as Hudi 1.1 and hudi-rs have it (0.15 orders log records among themselves).
 func (p Properties) Ordering() (o storage.Ordering, payload string) {
+	if mode := p[KeyPartialUpdate]; mode != "" {
+		return storage.CommitTime, KeyPartialUpdate + "=" + mode
+	}
 	switch class := p[KeyPayloadClass]; class {
 	case PayloadOverwrite:
 		return storage.CommitTime, ""
@@ -323,7 +376,7 @@ func Create(ctx context.Context, s storage.Store, dir string, p Properties) erro
 	if p[KeyName] == "" {
 		return fmt.Errorf("creating table in %s: no %s", dir, KeyName)
 	}
-	if err := p.Supported(); err != nil {
+	if err := p.Writable(); err != nil {
 		return fmt.Errorf("creating table in %s: %w", dir, err)
 	}
 	p[KeyChecksum] = p.Checksum()

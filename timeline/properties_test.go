@@ -71,9 +71,8 @@ func TestPropertyMeanings(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ key, value string }{
-		{KeyVersion, "8"},
-		{KeyVersion, "9"},
 		{KeyVersion, "5"},
+		{KeyVersion, "7"},
 		{KeyVersion, "x"},
 		{KeyLayoutVersion, "2"},
 		{KeyBaseFileFormat, "ORC"},
@@ -84,6 +83,21 @@ func TestPropertyMeanings(t *testing.T) {
 		p := Properties{KeyVersion: "6", c.key: c.value}
 		if err := p.Supported(); !errors.Is(err, storage.ErrUnsupported) || !strings.Contains(err.Error(), c.value) {
 			t.Errorf("%s=%s: %v", c.key, c.value, err)
+		}
+	}
+	for _, version := range []string{"8", "9"} { // read, not written
+		p := Properties{KeyVersion: version}
+		if err := p.Supported(); err != nil {
+			t.Errorf("version %s: %v", version, err)
+		}
+		if err := p.Writable(); !errors.Is(err, storage.ErrUnsupported) || !strings.Contains(err.Error(), version) {
+			t.Errorf("writing version %s: %v", version, err)
+		}
+		for key, value := range map[string]string{KeyTimelinePath: "elsewhere", KeyHistoryPath: "old", KeyTableFormat: "iceberg", KeyBaseFormats: "true", KeyLayoutVersion: "1"} {
+			p := Properties{KeyVersion: version, key: value}
+			if err := p.Supported(); !errors.Is(err, storage.ErrUnsupported) || !strings.Contains(err.Error(), value) {
+				t.Errorf("%s=%s: %v", key, value, err)
+			}
 		}
 	}
 }

@@ -58,22 +58,20 @@ type RollbackMeta struct {
 // Encode gives the completed file of the rollback.
 func (m *RollbackMeta) Encode() ([]byte, error) { return rollbackMetaFile.encode(m) }
 
-// ReadRollbackPlan reads the plan of the rollback that was requested at it.
-func ReadRollbackPlan(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*RollbackPlan, error) {
+// ReadRollbackPlan reads the plan of a requested rollback.
+func ReadRollbackPlan(ctx context.Context, s storage.Store, dir string, in Instant) (*RollbackPlan, error) {
 	var p RollbackPlan
-	in := Instant{Time: it, Action: Rollback}
 	if err := rollbackPlanFile.read(ctx, s, in.object(dir, Requested), &p); err != nil {
-		return nil, fmt.Errorf("reading rollback plan %s: %w", it, err)
+		return nil, fmt.Errorf("reading rollback plan %s: %w", in.Time, err)
 	}
 	return &p, nil
 }
 
 // ReadRollback reads what a completed rollback did.
-func ReadRollback(ctx context.Context, s storage.Store, dir string, it storage.InstantTime) (*RollbackMeta, error) {
+func ReadRollback(ctx context.Context, s storage.Store, dir string, in Instant) (*RollbackMeta, error) {
 	var m RollbackMeta
-	in := Instant{Time: it, Action: Rollback, State: Completed}
 	if err := rollbackMetaFile.read(ctx, s, in.object(dir, Completed), &m); err != nil {
-		return nil, fmt.Errorf("reading rollback %s: %w", it, err)
+		return nil, fmt.Errorf("reading rollback %s: %w", in.Time, err)
 	}
 	return &m, nil
 }
@@ -164,7 +162,7 @@ func RollBack(ctx context.Context, s storage.Store, dir string, in Instant, at s
 	if errors.Is(err, storage.ErrExist) {
 		// The plan of an earlier attempt holds; one for another instant is somebody else's.
 		var old *RollbackPlan
-		if old, err = ReadRollbackPlan(ctx, s, dir, at); err == nil && (old.Target == nil || *old.Target != *plan.Target) {
+		if old, err = ReadRollbackPlan(ctx, s, dir, rb); err == nil && (old.Target == nil || *old.Target != *plan.Target) {
 			err = fmt.Errorf("%s is another rollback: %w", at, ErrConflict)
 		}
 	}
@@ -200,7 +198,7 @@ func resumeRollback(ctx context.Context, s storage.Store, dir string, at storage
 	if err != nil || done {
 		return err
 	}
-	plan, err := ReadRollbackPlan(ctx, s, dir, at)
+	plan, err := ReadRollbackPlan(ctx, s, dir, rb)
 	if err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func TestAvroFilesOfFixtures(t *testing.T) {
 	for _, name := range fixtures(t) {
 		s := unpack(t, name)
 		for _, file := range listing(t, s, name+"/.hoodie") {
-			in, ok := parseInstant(file)
+			in, ok := parseInstant(file, Layout1)
 			b := content(t, s, name+"/.hoodie/"+file)
 			if !ok || len(b) == 0 {
 				continue
@@ -159,11 +159,11 @@ func TestRollBack(t *testing.T) {
 	if got := must(Markers(ctx, s, "t", p.Time))(t); got != nil {
 		t.Errorf("markers stayed: %v", got)
 	}
-	m := must(ReadRollback(ctx, s, "t", "20260101000000002"))(t)
+	m := must(ReadRollback(ctx, s, "t", Instant{Time: "20260101000000002", Action: Rollback}))(t)
 	if m.FilesDeleted != 2 || m.Commits[0] != string(p.Time) || m.Instants[0].Action != "deltacommit" || len(m.Partitions["x"].Deleted) != 2 {
 		t.Errorf("metadata %+v", m)
 	}
-	plan := must(ReadRollbackPlan(ctx, s, "t", "20260101000000002"))(t)
+	plan := must(ReadRollbackPlan(ctx, s, "t", Instant{Time: "20260101000000002", Action: Rollback}))(t)
 	if plan.Target.Time != string(p.Time) || len(*plan.Requests) != 2 {
 		t.Errorf("plan %+v", plan)
 	}

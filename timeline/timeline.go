@@ -22,17 +22,26 @@ var ErrRolledBack = errors.New("timeline: instant was rolled back")
 type Timeline struct {
 	Instants []Instant // the most advanced state of each, by time, then action
 
+	layout     Layout
+	properties Properties                                    // as they stood at the time
+	stamp      propertiesStamp                               // of the file that they were read from
 	lastEnd    time.Time                                     // when the last of the instants completed that write
 	start      storage.InstantTime                           // first write instant that is not kept by a savepoint; "" if there is none
-	completed  map[storage.InstantTime]bool                  // completed commits, delta commits and replace commits
+	completed  map[storage.InstantTime]storage.InstantTime   // completed commits, delta commits and replace commits, and when they completed
 	pending    map[storage.InstantTime]bool                  // the others
 	rolledBack map[storage.InstantTime]bool                  // instants that a rollback on the timeline names
 	rollbacks  map[storage.InstantTime][]storage.InstantTime // what each completed rollback names, so that Refresh need not read it again
 }
 
-// Load reads the active timeline of the table in folder dir with one listing. A completed commit without content is a
-// *storage.CorruptError; an empty clean or rollback, which a crashed writer leaves, is taken as it is. The error wraps
-// storage.ErrUnsupported for a table whose timeline has another layout.
+// propertiesStamp tells one hoodie.properties from the next.
+type propertiesStamp struct {
+	size int64
+	mod  time.Time
+}
+
+// Load reads the active timeline of the table in folder dir with one listing of each folder that it stands in. A completed commit
+// without content is a *storage.CorruptError; an empty clean or rollback, which a crashed writer leaves, is taken as it is. The error
+// wraps storage.ErrUnsupported for a table whose timeline has an unknown layout.
 func Load(ctx context.Context, s storage.Store, dir string) (*Timeline, error) {
 	return (&Timeline{}).Refresh(ctx, s, dir)
 }
@@ -56,30 +65,62 @@ type instantKey struct {
 }
 
 func (t *Timeline) refresh(ctx context.Context, s storage.Store, dir string) (*Timeline, error) {
-	best := map[instantKey]Instant{}
-	var lastEnd time.Time
+	fresh := &Timeline{}
+	var files []storage.Info
+	found, moved := false, false
 	for info, err := range s.List(ctx, join(dir, metaFolder)) {
 		if err != nil {
 			return nil, err
 		}
-		if info.Dir {
-			// An engine of release 1.x moves the instants of a table it upgrades in here; the folder would look empty without them.
-			if info.Name == "timeline" {
-				return nil, fmt.Errorf("timeline layout 2 (table version 8 or later): %w", storage.ErrUnsupported)
-			}
-			continue
+		if info.Name == propertiesFile {
+			fresh.stamp, found = propertiesStamp{info.Size, info.ModTime}, true
 		}
-		in, ok := parseInstant(info.Name)
-		if !ok {
+		moved = moved || info.Dir && info.Name == timelineFolder
+		files = append(files, info)
+	}
+	fresh.layout, fresh.properties = t.layout, t.properties
+	if !found || fresh.stamp != t.stamp || t.properties == nil {
+		p, err := ReadProperties(ctx, s, dir)
+		if err != nil && !errors.Is(err, storage.ErrNotExist) {
+			return nil, err
+		}
+		fresh.properties = p
+		if fresh.layout, err = p.Layout(); err != nil {
+			return nil, err
+		}
+	}
+	if fresh.layout == Layout1 && moved {
+		// An engine of release 1.x that upgrades a table moves the instants before it says so; the table would look empty without them.
+		return nil, fmt.Errorf("timeline of layout 2 under properties of layout 1, as while a table is upgraded: %w", storage.ErrUnsupported)
+	}
+	if fresh.layout == Layout2 {
+		files = files[:0]
+		for info, err := range s.List(ctx, fresh.layout.Folder(dir)) {
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, info)
+		}
+	}
+	best := map[instantKey]Instant{}
+	for _, info := range files {
+		in, ok := parseInstant(info.Name, fresh.layout)
+		if !ok || info.Dir {
 			continue
 		}
 		if in.State == Completed {
 			if info.Size == 0 && in.Action.writes() {
-				return nil, &storage.CorruptError{Name: join(dir, metaFolder, info.Name), Offset: -1, Err: errors.New("completed commit is empty")}
+				return nil, &storage.CorruptError{Name: join(fresh.layout.Folder(dir), info.Name), Offset: -1, Err: errors.New("completed commit is empty")}
 			}
-			in.Completed = FormatTime(info.ModTime.UTC())
-			if in.Action.writes() && info.ModTime.After(lastEnd) {
-				lastEnd = info.ModTime
+			if in.Completed == "" {
+				zone := time.UTC
+				if fresh.layout == Layout2 {
+					zone = fresh.properties.Timezone()
+				}
+				in.Completed = FormatTime(info.ModTime.In(zone))
+			}
+			if in.Action.writes() && info.ModTime.After(fresh.lastEnd) {
+				fresh.lastEnd = info.ModTime
 			}
 		}
 		key := instantKey{in.Time, in.Action.completed()}
@@ -87,7 +128,7 @@ func (t *Timeline) refresh(ctx context.Context, s storage.Store, dir string) (*T
 			best[key] = in
 		}
 	}
-	fresh := &Timeline{Instants: make([]Instant, 0, len(best)), lastEnd: lastEnd}
+	fresh.Instants = make([]Instant, 0, len(best))
 	for _, in := range best {
 		fresh.Instants = append(fresh.Instants, in)
 	}
@@ -102,7 +143,7 @@ func (t *Timeline) refresh(ctx context.Context, s storage.Store, dir string) (*T
 
 // index builds what Counts looks up.
 func (t *Timeline) index(ctx context.Context, s storage.Store, dir string, known map[storage.InstantTime][]storage.InstantTime) error {
-	t.completed, t.pending = map[storage.InstantTime]bool{}, map[storage.InstantTime]bool{}
+	t.completed, t.pending = map[storage.InstantTime]storage.InstantTime{}, map[storage.InstantTime]bool{}
 	t.rolledBack, t.rollbacks = map[storage.InstantTime]bool{}, map[storage.InstantTime][]storage.InstantTime{}
 	saved := map[storage.InstantTime]bool{}
 	for _, in := range t.Instants {
@@ -114,7 +155,7 @@ func (t *Timeline) index(ctx context.Context, s storage.Store, dir string, known
 		switch {
 		case in.Action.writes():
 			if in.State == Completed {
-				t.completed[in.Time] = true
+				t.completed[in.Time] = in.Completed
 			} else {
 				t.pending[in.Time] = true
 			}
@@ -202,11 +243,17 @@ func (t *Timeline) Get(it storage.InstantTime) (Instant, bool) {
 // Counts says whether what an instant wrote is part of the table: it completed, or it lies before the start of the active
 // timeline, so it was archived after it completed. Pending instants and those that were rolled back do not count.
 func (t *Timeline) Counts(it storage.InstantTime) bool {
-	if t.completed[it] {
+	if _, ok := t.completed[it]; ok {
 		return true
 	}
 	return it < t.start && !t.pending[it] && !t.rolledBack[it]
 }
+
+// Layout gives the arrangement of the timeline's files.
+func (t *Timeline) Layout() Layout { return t.layout }
+
+// Properties gives the table's properties as they stood when the timeline was read; nil if there were none. They are not to be changed.
+func (t *Timeline) Properties() Properties { return t.properties }
 
 // Start gives the first instant of the active timeline that writes data and that no savepoint keeps; "" if there is none.
 func (t *Timeline) Start() storage.InstantTime { return t.start }
@@ -215,7 +262,7 @@ func (t *Timeline) Start() storage.InstantTime { return t.start }
 // to what follows; a pending clustering does not matter.
 func (t *Timeline) Incomplete() storage.InstantTime {
 	for _, in := range t.Instants {
-		if in.State != Completed && in.Action.writes() && in.Action != ReplaceCommit {
+		if in.State != Completed && in.Action.writes() && in.Action.completed() != ReplaceCommit {
 			return in.Time
 		}
 	}

@@ -25,7 +25,7 @@ func TestParseInstant(t *testing.T) {
 		"20261130101052709.clean.requested":         {Time: "20261130101052709", Action: Clean, State: Requested},
 		"20261130101052709.logcompaction.requested": {Time: "20261130101052709", Action: LogCompaction, State: Requested},
 	} {
-		in, ok := parseInstant(name)
+		in, ok := parseInstant(name, Layout1)
 		if !ok || in != want {
 			t.Errorf("%s: %v, %v", name, in, ok)
 		}
@@ -34,7 +34,7 @@ func TestParseInstant(t *testing.T) {
 		"hoodie.properties", "20261130101052709", "20261130101052709.", ".20261130101052709.commit", "20261130101052709.lakesql",
 		"20261130101052709.schemacommit", "20261130101052709.commit.tmp", "20261130101052709_20261130101052710.commit", "lakesql",
 	} {
-		if in, ok := parseInstant(name); ok {
+		if in, ok := parseInstant(name, Layout1); ok {
 			t.Errorf("%s: %v", name, in)
 		}
 	}
@@ -97,7 +97,7 @@ func put(t testing.TB, s storage.Store, dir string, names ...string) {
 	t.Helper()
 	for _, n := range names {
 		var b []byte
-		if in, ok := parseInstant(n); ok && in.State == Completed && in.Action.writes() {
+		if in, ok := parseInstant(n, Layout1); ok && in.State == Completed && in.Action.writes() {
 			b = (&CommitMeta{}).Encode()
 		}
 		if err := s.PutNew(context.Background(), dir+"/.hoodie/"+n, b); err != nil {
@@ -142,14 +142,6 @@ func TestCounts(t *testing.T) {
 	empty := must(Load(ctx, s, "nothing"))(t)
 	if _, ok := empty.Last(); ok || empty.Counts("010") || empty.Start() != "" {
 		t.Errorf("empty timeline: %+v", empty)
-	}
-}
-
-func TestOtherLayout(t *testing.T) {
-	s := memStore()
-	put(t, s, "t", "timeline/010_011.commit")
-	if _, err := Load(context.Background(), s, "t"); !errors.Is(err, storage.ErrUnsupported) {
-		t.Errorf("layout 2: %v", err)
 	}
 }
 
@@ -224,7 +216,7 @@ func TestBeginComplete(t *testing.T) {
 	// One that is given up leaves nothing.
 	before := states()
 	p = must(Begin(ctx, s, "t", ReplaceCommit, "20260101000000003", nil))(t)
-	if r := must(ReadRequestedReplace(ctx, s, "t", p.Time))(t); *r != (RequestedReplace{}) {
+	if r := must(ReadRequestedReplace(ctx, s, "t", p.Instant))(t); *r != (RequestedReplace{}) {
 		t.Errorf("requested replacecommit %+v", r)
 	}
 	const left = "b-0_0-0-0_20260101000000003.parquet"
@@ -250,7 +242,7 @@ func TestBeginComplete(t *testing.T) {
 	if err := p.CompleteBytes(ctx, b); err != nil {
 		t.Fatal(err)
 	}
-	if m := must(ReadSavepoint(ctx, s, "t", p.Time))(t); m.By != "me" || m.Partitions[""].Files[0] != base {
+	if m := must(ReadSavepoint(ctx, s, "t", p.Instant))(t); m.By != "me" || m.Partitions[""].Files[0] != base {
 		t.Errorf("savepoint %+v", m)
 	}
 

@@ -34,8 +34,11 @@ type group struct {
 	slices   []fileSlice           // newest first
 	pending  []storage.InstantTime // compactions that were requested for it and not completed when the view was built
 	replaced storage.InstantTime   // replacecommit that hides it, "" if there is none
-	newest   storage.FileSlice     // the slice that counts now
-	visible  bool                  // whether there is one
+	// ended has when the delta commits of its logs completed, also of those that were archived since; nil in layout 1, where the name of
+	// a log says to which slice it belongs.
+	ended   map[storage.InstantTime]storage.InstantTime
+	newest  storage.FileSlice // the slice that counts now
+	visible bool              // whether there is one
 }
 
 // fileSlice is what the names of files say of a slice, whether it counts or not.
@@ -58,22 +61,12 @@ func BuildView(ctx context.Context, s storage.Store, dir string, tl *Timeline) (
 	if err != nil {
 		return nil, fmt.Errorf("building file view: %w", err)
 	}
-	add := func(path string, files []storage.FileName) {
-		p := &partition{path: path}
-		byGroup := map[storage.FileID][]storage.FileName{}
-		for _, f := range files {
-			byGroup[f.ID] = append(byGroup[f.ID], f)
-		}
-		for id, list := range byGroup {
-			key := groupKey{path, id}
-			p.groups = append(p.groups, newGroup(path, id, list, pending[key], replaced[key], tl.Counts))
-			if len(pending[key]) > 0 {
-				v.waiting++
-			}
-		}
-		slices.SortFunc(p.groups, func(a, b *group) int { return strings.Compare(string(a.id), string(b.id)) })
-		v.parts = append(v.parts, p)
+	type folder struct {
+		path  string
+		files []storage.FileName
 	}
+	var found []folder
+	add := func(path string, files []storage.FileName) { found = append(found, folder{path, files}) }
 	var walk func(path string) error
 	walk = func(path string) error {
 		known := false
@@ -105,13 +98,44 @@ func BuildView(ctx context.Context, s storage.Store, dir string, tl *Timeline) (
 				return err
 			}
 		}
-		if path == "" && len(v.parts) == 0 && len(files) > 0 {
+		if path == "" && len(found) == 0 && len(files) > 0 {
 			add(path, files)
 		}
 		return nil
 	}
 	if err := walk(""); err != nil {
 		return nil, fmt.Errorf("building file view: %w", err)
+	}
+	var ended map[storage.InstantTime]storage.InstantTime
+	if tl.layout == Layout2 {
+		ended = map[storage.InstantTime]storage.InstantTime{}
+		for _, f := range found {
+			for _, file := range f.files {
+				if _, ok := tl.completed[file.Instant]; !ok && file.Version > 0 && file.Instant < tl.start {
+					ended[file.Instant] = file.Instant // what the history does not know any more
+				}
+			}
+		}
+		if err := archivedEnds(ctx, s, dir, ended); err != nil {
+			return nil, fmt.Errorf("building file view: %w", err)
+		}
+	}
+	for _, f := range found {
+		p := &partition{path: f.path}
+		byGroup := map[storage.FileID][]storage.FileName{}
+		for _, file := range f.files {
+			byGroup[file.ID] = append(byGroup[file.ID], file)
+		}
+		for id, list := range byGroup {
+			key := groupKey{f.path, id}
+			g := &group{id: id, files: list, pending: pending[key], replaced: replaced[key], ended: ended}
+			p.groups = append(p.groups, g.build(f.path, tl))
+			if len(pending[key]) > 0 {
+				v.waiting++
+			}
+		}
+		slices.SortFunc(p.groups, func(a, b *group) int { return strings.Compare(string(a.id), string(b.id)) })
+		v.parts = append(v.parts, p)
 	}
 	slices.SortFunc(v.parts, func(a, b *partition) int { return strings.Compare(a.path, b.path) })
 	return v, nil
@@ -123,7 +147,7 @@ func groupStates(ctx context.Context, s storage.Store, dir string, tl *Timeline)
 	for _, in := range tl.Instants {
 		switch {
 		case in.Action == Compaction && in.State != Completed:
-			plan, err := ReadCompactionPlan(ctx, s, dir, in.Time)
+			plan, err := ReadCompactionPlan(ctx, s, dir, in)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -168,34 +192,101 @@ func (p *CompactionPlan) groups() iter.Seq[groupKey] {
 	}
 }
 
-// newGroup sorts the files of a group into slices; files belongs to the group from here on.
-func newGroup(path string, id storage.FileID, files []storage.FileName, pending []storage.InstantTime, replaced storage.InstantTime, counts func(storage.InstantTime) bool) *group {
-	g := &group{id: id, files: files, pending: pending, replaced: replaced}
+// build sorts the files of a new group into slices and gives it; the group is not changed any more.
+func (g *group) build(path string, tl *Timeline) *group {
 	slices.SortFunc(g.files, compareNames)
 	byBegin := map[storage.InstantTime]*fileSlice{}
-	for i := range g.files {
-		f := &g.files[i]
-		if f.CDC {
-			continue
-		}
-		fs := byBegin[f.Instant]
+	slice := func(begin storage.InstantTime) *fileSlice {
+		fs := byBegin[begin]
 		if fs == nil {
-			fs = &fileSlice{begin: f.Instant}
-			byBegin[f.Instant] = fs
+			fs = &fileSlice{begin: begin}
+			byBegin[begin] = fs
 		}
-		if f.Version == 0 {
-			fs.base = f
-		} else {
-			fs.logs = append(fs.logs, *f)
+		return fs
+	}
+	var logs []storage.FileName
+	for i := range g.files {
+		switch f := &g.files[i]; {
+		case f.CDC:
+		case f.Version == 0:
+			slice(f.Instant).base = f
+		default:
+			logs = append(logs, *f)
+		}
+	}
+	slices.SortFunc(logs, compareLogs)
+	if tl.layout == Layout2 {
+		g.sortByEnd(logs, slice, byBegin, tl)
+	} else {
+		for _, f := range logs {
+			fs := slice(f.Instant)
+			fs.logs = append(fs.logs, f)
 		}
 	}
 	for _, fs := range byBegin {
-		slices.SortFunc(fs.logs, compareLogs)
 		g.slices = append(g.slices, *fs)
 	}
 	slices.SortFunc(g.slices, func(a, b fileSlice) int { return strings.Compare(string(b.begin), string(a.begin)) })
-	g.newest, g.visible = g.at(path, "", counts)
+	g.newest, g.visible = g.at(path, "", tl.Counts)
 	return g
+}
+
+// sortByEnd puts the logs of layout 2, whose names have their own delta commit, into the slice that was the newest when the delta
+// commit completed: a delta commit that began before a compaction and completed after it was requested lies over the compaction. Slices
+// of instants that do not count take no part, but for those of pending compactions.
+func (g *group) sortByEnd(logs []storage.FileName, slice func(storage.InstantTime) *fileSlice, known map[storage.InstantTime]*fileSlice, tl *Timeline) {
+	begins := slices.Clone(g.pending)
+	for begin := range known {
+		if tl.Counts(begin) && !slices.Contains(begins, begin) {
+			begins = append(begins, begin)
+		}
+	}
+	slices.Sort(begins)
+	ended := make(map[storage.InstantTime]storage.InstantTime, len(logs))
+	var open []storage.FileName // logs of delta commits that do not count
+	for _, f := range logs {
+		if !tl.Counts(f.Instant) {
+			open = append(open, f)
+			continue
+		}
+		end, ok := tl.completed[f.Instant]
+		if !ok {
+			if end, ok = g.ended[f.Instant]; !ok {
+				end = f.Instant
+			}
+		}
+		ended[f.Instant] = end
+		n := 0
+		for n < len(begins) && begins[n] <= sameForm(end, f.Instant, begins[n]) {
+			n++
+		}
+		begin := f.Instant
+		if n > 0 {
+			begin = begins[n-1]
+		} else {
+			begins = slices.Insert(begins, 0, begin)
+		}
+		fs := slice(begin)
+		fs.logs = append(fs.logs, f)
+	}
+	for _, f := range open {
+		begin := f.Instant
+		if len(begins) > 0 {
+			begin = begins[len(begins)-1]
+		}
+		fs := slice(begin)
+		fs.logs = append(fs.logs, f)
+		slices.SortFunc(fs.logs, compareLogs)
+	}
+	g.ended = ended
+}
+
+// sameForm gives the end of an instant if it is written as begin is, else the instant itself, as Hudi does for the times of old releases.
+func sameForm(end, instant, begin storage.InstantTime) storage.InstantTime {
+	if len(end) == len(begin) {
+		return end
+	}
+	return instant
 }
 
 func compareNames(a, b storage.FileName) int { return strings.Compare(a.Name, b.Name) }
@@ -218,20 +309,33 @@ func (g *group) at(path string, at storage.InstantTime, counts func(storage.Inst
 		}
 		if !counts(fs.begin) {
 			// The logs over a pending compaction hold completed delta commits; its base file, if there is one, does not count.
-			if slices.Contains(g.pending, fs.begin) {
-				over = slices.Concat(fs.logs, over)
+			if logs := g.counted(fs.logs, at, counts); slices.Contains(g.pending, fs.begin) && len(logs) > 0 {
+				over = slices.Concat(logs, over)
 				out.Begin = fs.begin
 			}
 			continue
 		}
-		out.Begin, out.Base, out.Logs = fs.begin, fs.base, fs.logs
+		logs := g.counted(fs.logs, at, counts)
+		if fs.base == nil && len(logs) == 0 && len(fs.logs) > 0 {
+			continue
+		}
+		out.Begin, out.Base, out.Logs = fs.begin, fs.base, logs
 		if len(over) > 0 {
-			out.Logs = slices.Concat(fs.logs, over)
+			out.Logs = slices.Concat(logs, over)
 		}
 		return out, true
 	}
 	out.Logs = over
 	return out, len(over) > 0
+}
+
+// counted gives the logs of delta commits that count at an instant. In layout 1 the name of a log does not tell, and its blocks are looked at.
+func (g *group) counted(logs []storage.FileName, at storage.InstantTime, counts func(storage.InstantTime) bool) []storage.FileName {
+	dead := func(f storage.FileName) bool { return at != "" && f.Instant > at || !counts(f.Instant) }
+	if g.ended == nil || !slices.ContainsFunc(logs, dead) {
+		return logs
+	}
+	return slices.DeleteFunc(slices.Clone(logs), dead)
 }
 
 // Timeline gives the timeline that the view was built with.

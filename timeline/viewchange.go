@@ -190,12 +190,15 @@ func (g *group) edit(path string, e *edit, tl *Timeline) *group {
 	}
 	slices.SortFunc(files, compareNames)
 	files = slices.CompactFunc(files, func(a, b storage.FileName) bool { return a.Name == b.Name })
-	return newGroup(path, g.id, files, pending, replaced, tl.Counts)
+	return (&group{id: g.id, files: files, pending: pending, replaced: replaced, ended: g.ended}).build(path, tl)
 }
 
 // Advance gives the view at a later timeline: it reads what the instants between the two did, not the folders. Where a pending
 // compaction vanished, or the metadata does not tell, it builds the view anew.
 func (v *View) Advance(ctx context.Context, s storage.Store, dir string, tl *Timeline) (*View, error) {
+	if v.tl.layout != tl.layout {
+		return BuildView(ctx, s, dir, tl)
+	}
 	before := map[instantKey]Instant{}
 	for _, in := range v.tl.Instants {
 		before[instantKey{in.Time, in.Action.completed()}] = in
@@ -231,7 +234,7 @@ func instantChange(ctx context.Context, s storage.Store, dir string, in Instant)
 	c := Change{At: in.Time}
 	switch {
 	case in.Action == Compaction && in.State != Completed:
-		plan, err := ReadCompactionPlan(ctx, s, dir, in.Time)
+		plan, err := ReadCompactionPlan(ctx, s, dir, in)
 		if err != nil {
 			return c, false, err
 		}

@@ -17,9 +17,9 @@ func (t *Timeline) With(in Instant) *Timeline {
 	out.Instants = slices.Insert(slices.Clone(t.Instants), at, in)
 	out.completed = maps.Clone(t.completed)
 	if out.completed == nil {
-		out.completed = map[storage.InstantTime]bool{}
+		out.completed = map[storage.InstantTime]storage.InstantTime{}
 	}
-	out.completed[in.Time] = true
+	out.completed[in.Time] = in.Completed
 	if out.start == "" || in.Time < out.start {
 		out.start = in.Time
 	}
