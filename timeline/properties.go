@@ -262,13 +262,14 @@ func (p Properties) Supported() error {
 
 // Writable says whether tables with these properties are written, too: those of version 6.
 func (p Properties) Writable() error {
-	if err := p.Supported(); err != nil {
+	version, err := p.TableVersion()
+	if err != nil {
 		return err
 	}
-	if layout, err := p.Layout(); err != nil || layout != Layout1 {
-		return cmp.Or(err, fmt.Errorf("writing tables of version %s: %w", p[KeyVersion], storage.ErrUnsupported))
+	if layout, err := layoutOf(version); err != nil || layout != Layout1 {
+		return cmp.Or(err, fmt.Errorf("table version %d (timeline layout 2) is read only: %w", version, storage.ErrUnsupported))
 	}
-	return nil
+	return p.Supported()
 }
 
 func (p Properties) flag(key string) bool { return strings.EqualFold(p[key], "true") }
