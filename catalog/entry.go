@@ -169,7 +169,7 @@ func (tt *tableView) row(p *packetRow) (storage.Row, error) { return tt.def.deco
 
 // free gives up the writes once they stand in a batch.
 func (tt *txTable) free() {
-	tt.entries, tt.last, tt.unique, tt.byValue, tt.mem, tt.buf = nil, nil, nil, nil, arena{}, nil
+	tt.entries, tt.last, tt.ordered, tt.unique, tt.byValue, tt.mem, tt.buf = nil, nil, nil, nil, nil, arena{}, nil
 	tt.account(-tt.bytes)
 }
 

@@ -155,46 +155,6 @@ func (v *tableView) primaryWithin(b index.Bounds, add func([]byte) bool) error {
 	return loc.Close()
 }
 
-// ownWithin adds the transaction's own rows within the bounds.
-func (tx *Tx) ownWithin(tt *txTable, x *tableIndex, b index.Bounds, add func([]byte) bool) error {
-	within := func(k []byte) bool {
-		return (b.Low == nil || bytes.Compare(k, b.Low) >= 0) && (b.High == nil || bytes.Compare(k, b.High) < 0)
-	}
-	tx.mu.Lock()
-	defer tx.mu.Unlock()
-	for k := range tt.last {
-		if x == nil {
-			if within([]byte(k)) && !add([]byte(k)) {
-				return nil
-			}
-			continue
-		}
-		// Every state that the chain went through counts: a scan may be bound to an earlier one.
-		for n := tt.last[k]; n >= 0; n = tt.entries[n].prev {
-			e := &tt.entries[n]
-			if e.del() {
-				continue
-			}
-			p := e.decoded()
-			row, err := tt.row(&p)
-			if err != nil {
-				return err
-			}
-			v, err := index.AppendKey(nil, x.cols, row)
-			if err != nil {
-				return err
-			}
-			if within(v) {
-				if !add([]byte(k)) {
-					return nil
-				}
-				break
-			}
-		}
-	}
-	return nil
-}
-
 // rows gives the rows of index keys: those of the transaction and of the hot tier one by one, those of files slice by slice.
 func (tx *Tx) rows(ctx context.Context, tt *txTable, v *tableView, want *storage.Schema, keys []string, o ScanOptions) iter.Seq2[storage.Batch, error] {
 	return func(yield func(storage.Batch, error) bool) {

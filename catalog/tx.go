@@ -44,6 +44,7 @@ type txTable struct {
 
 	entries []txEntry
 	last    map[string]int32     // index key → its newest entry
+	ordered map[int64]*ownIndex  // by the number of an index, or spaceRecord; guarded by Tx.mu
 	unique  map[string][]string  // index number and values → index keys that got them in this transaction
 	intent  lockMask             // how the table is locked for the sake of its rows
 	mem     arena                // of the entries
@@ -190,6 +191,13 @@ func (tx *Tx) RollbackTo(m Mark) error {
 			tt.account(-e.bytes())
 			tt.entries = tt.entries[:n-1]
 		}
+		tx.mu.Lock()
+		for _, o := range tt.ordered {
+			before := o.bytes
+			o.truncate(len(tt.entries))
+			tt.account(o.bytes - before) // of an index that was given up, all
+		}
+		tx.mu.Unlock()
 		if len(tt.entries) == 0 {
 			tt.mem, tt.entries = arena{}, nil
 		}
