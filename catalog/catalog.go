@@ -77,6 +77,7 @@ type Metrics struct {
 	TableTimeoutsTotal   atomic.Int64 // of these, given up after their limit
 	LockEscalationsTotal atomic.Int64 // transactions' row locks that one lock of their whole table, or index, took the place of
 	LocksHeld            atomic.Int64 // locks held at present
+	LocksRefusedTotal    atomic.Int64 // requests that were refused because there were too many locks
 }
 
 // Folder names below the data folder.

@@ -26,6 +26,8 @@ var (
 	ErrFull = errors.New("catalog: there is no room for more rows")
 	// ErrDiskFull: the same, since the disk is nearly full. It is an ErrFull, too.
 	ErrDiskFull = fmt.Errorf("%w on the disk", ErrFull)
+	// ErrTooManyLocks: the locks of all transactions take too much memory. The statement has failed, the transaction goes on.
+	ErrTooManyLocks = errors.New("catalog: too many locks are held")
 	// ErrTooMany: changed rows of open transactions take too much memory. The statement has failed, the transaction goes on.
 	ErrTooMany = errors.New("catalog: too many changed rows wait for the commits of their transactions")
 	// ErrStopped: the state folder could not be written. What is durable is known only after the next start; reads go on.

@@ -77,6 +77,9 @@ const (
 	// lockEscalationSoon is that number while all transactions together have more than lockCrowd locks.
 	lockEscalationSoon = 10_000
 	lockCrowd          = 1_000_000
+	// locksMax is the number of locks of all transactions from which those that have locksFew get no more. A lock takes about 150 bytes.
+	locksMax = 4_000_000
+	locksFew = 1000
 )
 
 // lockManager keeps the locks of a warehouse. It is one critical section, so that circles of waits are seen as they arise.
@@ -84,13 +87,16 @@ type lockManager struct {
 	metrics    *Metrics
 	base       time.Time
 	escalation int
+	most       int // see locksMax
 
 	mu     sync.Mutex
 	tables map[index.TableID]*lockTable // guarded by mu; those in which something is locked or waited for, and some others
 	first  *txLocks                     // guarded by mu; all transactions under way
 	lastID uint64                       // guarded by mu
 	lastNo uint64                       // guarded by mu; number of requests that waited
-	held   int                          // guarded by mu; locks of all transactions
+	// lastRange numbers ranges; guarded by mu.
+	lastRange uint64
+	held      int // guarded by mu; locks of all transactions
 
 	// changed, if set before use, is called under mu with true when a transaction begins to wait and with false when its wait ends.
 	changed func(tx *txLocks, waits bool)
@@ -108,7 +114,7 @@ type lockSpace struct {
 	no     int64
 	table  *lockTable
 	points lockKeys
-	ranges []*lockRange
+	ranges lockRanges
 	sets   []*lockSet
 	first  *lockRequest // who waits, in order of arrival
 	last   *lockRequest
@@ -130,30 +136,12 @@ type lockHolder struct {
 	since int64 // since lockManager.base, in ns
 }
 
-// lockRange is a locked range [low, high) of keys; open: it has no end.
-type lockRange struct {
-	low, high string
-	open      bool
-	space     *lockSpace
-	lockHolder
-}
-
 // lockSet is a lock of very many keys, which somebody else keeps: those of the rows that a large statement has written into files.
 type lockSet struct {
 	no     int64 // of the space
 	has    func(key string) bool
 	within func(low, high string, open bool) bool // whether one is at or above low and below high
 	lockHolder
-}
-
-func (r *lockRange) has(key string) bool { return key >= r.low && (r.open || key < r.high) }
-
-func (r *lockRange) meets(low, high string, open bool) bool {
-	return (open || r.low < high) && (r.open || low < r.high)
-}
-
-func (r *lockRange) includes(low, high string, open bool) bool {
-	return r.low <= low && (r.open || !open && high <= r.high)
 }
 
 // lockOwner is who does not exclude himself: a transaction, with the one that holds the locks of tables for it.
@@ -173,7 +161,7 @@ type txLocks struct {
 	over    bool         // guarded by lockManager.mu
 
 	points []*lockPoint    // guarded by lockManager.mu
-	ranges []*lockRange    // guarded by lockManager.mu
+	ranges int             // guarded by lockManager.mu
 	sets   []*lockSet      // guarded by lockManager.mu
 	tables []*txTableLocks // guarded by lockManager.mu
 	prev   *txLocks        // guarded by lockManager.mu
@@ -202,10 +190,10 @@ type txTableLocks struct {
 type txSpace struct {
 	space *lockSpace
 	all   lockMask // how the whole space is locked
-	any   lockMask // ways in which points are locked
+	any   lockMask // ways in which points and ranges are locked
 	count int      // points
-	next  int      // escalation is tried at that count
-	some  []*lockRange
+	next  int      // escalation is tried at that count of points and ranges
+	some  lockRanges
 }
 
 // lockRequest is a wait.
@@ -239,7 +227,7 @@ func (r *lockRequest) overlaps(o *lockRequest) bool {
 }
 
 func newLockManager(m *Metrics) *lockManager {
-	return &lockManager{metrics: m, base: time.Now(), escalation: lockEscalation, tables: map[index.TableID]*lockTable{}}
+	return &lockManager{metrics: m, base: time.Now(), escalation: lockEscalation, most: locksMax, tables: map[index.TableID]*lockTable{}}
 }
 
 func (m *lockManager) now() int64 { return int64(time.Since(m.base)) }
@@ -371,13 +359,8 @@ func (m *lockManager) tryPoint(l *txLocks, in *txTableLocks, no int64, k string,
 		return lockResult{}, true
 	}
 	ts := in.space(no)
-	if ts.all.covers(want) {
+	if ts.covered(want, k, "", false, true) {
 		return lockResult{}, true
-	}
-	for _, r := range ts.some {
-		if r.mask.covers(want) && r.has(k) {
-			return lockResult{}, true
-		}
 	}
 	s := ts.space
 	p := s.points.get(k)
@@ -388,7 +371,10 @@ func (m *lockManager) tryPoint(l *txLocks, in *txTableLocks, no int64, k string,
 		}
 	}
 	res := lockResult{fresh: mine == nil}
-	if (p == nil || !p.excludes(l.owner, want)) && len(s.ranges) == 0 && len(s.sets) == 0 && s.first == nil {
+	if m.refuses(l) && mine == nil {
+		return res, false // request says so
+	}
+	if (p == nil || !p.excludes(l.owner, want)) && s.ranges.n == 0 && len(s.sets) == 0 && s.first == nil {
 		m.grantPoint(l, in, ts, p, k, want)
 		return res, true
 	}
@@ -409,15 +395,9 @@ func (m *lockManager) lockRange(ctx context.Context, l *txLocks, t *Table, no in
 	}
 	ts := in.space(no)
 	low, high, open := string(b.Low), string(b.High), b.High == nil
-	if ts.all.covers(want) {
+	if ts.covered(want, low, high, open, false) {
 		m.mu.Unlock()
 		return lockResult{}, nil
-	}
-	for _, r := range ts.some {
-		if r.mask.covers(want) && r.includes(low, high, open) {
-			m.mu.Unlock()
-			return lockResult{}, nil
-		}
 	}
 	r := &lockRequest{tx: l, in: in, space: ts.space, low: low, high: high, open: open, mask: want}
 	waited, err := m.request(ctx, r, w)
@@ -427,6 +407,12 @@ func (m *lockManager) lockRange(ctx context.Context, l *txLocks, t *Table, no in
 // request grants a request at once, refuses it or waits. It is called with mu held and gives it up.
 func (m *lockManager) request(ctx context.Context, r *lockRequest, w LockWait) (waited bool, err error) {
 	l := r.tx
+	if m.refuses(l) {
+		m.metrics.LocksRefusedTotal.Add(1)
+		held := m.held
+		m.mu.Unlock()
+		return false, fmt.Errorf("%w: %d, %d of them this transaction's", ErrTooManyLocks, held, len(l.points)+l.ranges)
+	}
 	m.pass(r)
 	if m.free(r) {
 		m.grant(r)
@@ -553,10 +539,21 @@ func (m *lockManager) grantPoint(l *txLocks, in *txTableLocks, ts *txSpace, p *l
 	l.points = append(l.points, p)
 	m.hold(1)
 	ts.count++
-	if ts.count >= m.escalation && ts.count >= ts.next || m.held > lockCrowd && ts.count >= lockEscalationSoon && ts.count >= ts.next {
-		ts.next = ts.count + ts.count/4
+	m.many(l, ts)
+}
+
+// many tries to lock a whole space once a transaction has very many locks in it.
+func (m *lockManager) many(l *txLocks, ts *txSpace) {
+	n := ts.count + ts.some.n
+	if n >= ts.next && (n >= m.escalation || m.held > lockCrowd && n >= lockEscalationSoon) {
+		ts.next = n + n/4
 		m.escalate(l, ts)
 	}
+}
+
+// refuses tells whether a transaction gets no more locks, for the sake of the memory that all of them take.
+func (m *lockManager) refuses(l *txLocks) bool {
+	return m.held >= m.most && len(l.points)+l.ranges >= locksFew
 }
 
 func (m *lockManager) hold(n int) {
@@ -574,24 +571,7 @@ func (m *lockManager) grant(r *lockRequest) {
 	m.grantRange(r.tx, ts, r.low, r.high, r.open, r.mask)
 }
 
-func (m *lockManager) grantRange(l *txLocks, ts *txSpace, low, high string, open bool, mask lockMask) {
-	if low == "" && open {
-		ts.all |= mask
-	}
-	for _, g := range ts.some { // a range that is asked for again, in another way
-		if g.low == low && g.high == high && g.open == open {
-			g.mask |= mask
-			return
-		}
-	}
-	g := &lockRange{low: low, high: high, open: open, space: ts.space, lockHolder: lockHolder{l, mask, m.now()}}
-	ts.some = append(ts.some, g)
-	ts.space.ranges = append(ts.space.ranges, g)
-	l.ranges = append(l.ranges, g)
-	m.hold(1)
-}
-
-// escalate locks a whole space in place of the many keys that a transaction has locked in it, if nobody else is there.
+// escalate locks a whole space in place of the many keys and ranges that a transaction has locked in it, if nobody else is there.
 func (m *lockManager) escalate(l *txLocks, ts *txSpace) {
 	s := ts.space
 	r := &lockRequest{tx: l, space: s, open: true, mask: ts.any}
@@ -686,7 +666,7 @@ func (m *lockManager) unlockTables(l *txLocks) {
 	}
 }
 
-// lockSetMax is the number of keys that others have locked from which a set of keys is locked with its whole table.
+// lockSetMax is the number of keys and ranges that others have locked from which a set of keys is locked with its whole table.
 const lockSetMax = 4096
 
 // lockSets locks sets of keys, once nobody else has locked any of them.
@@ -701,7 +681,7 @@ func (m *lockManager) lockSets(ctx context.Context, l *txLocks, t *Table, sets [
 		var r *lockRequest
 		for _, set := range sets {
 			s := in.space(set.no).space
-			if s.points.n > lockSetMax {
+			if s.points.n+s.ranges.n > lockSetMax {
 				m.mu.Unlock()
 				_, err := m.lockPoint(ctx, l, t, spaceTable, nil, lockX, LockWaits)
 				return err
@@ -738,11 +718,12 @@ func (s *lockSpace) inSetsWay(l *txLocks, set *lockSet) (r *lockRequest) {
 		}
 		return r == nil
 	})
-	for _, g := range s.ranges {
+	s.ranges.each(func(g *lockRange) bool {
 		if r == nil && g.tx.owner != l.owner && g.mask.excludes(set.mask) && set.within(g.low, g.high, g.open) {
 			r = &lockRequest{tx: l, space: s, low: g.low, high: g.high, open: g.open, mask: set.mask}
 		}
-	}
+		return r == nil
+	})
 	return r
 }
 
@@ -794,18 +775,18 @@ func (m *lockManager) end(l *txLocks) {
 			m.mu.Lock()
 		}
 	}
-	for _, g := range l.ranges {
-		s := g.space
-		for i := range s.ranges {
-			if s.ranges[i] == g {
-				s.ranges[i] = s.ranges[len(s.ranges)-1]
-				s.ranges[len(s.ranges)-1] = nil
-				s.ranges = s.ranges[:len(s.ranges)-1]
-				break
+	for _, in := range l.tables {
+		for i := range in.spaces {
+			ts := &in.spaces[i]
+			for n := 1; ts.some.root != nil; n++ {
+				m.dropRange(l, ts, ts.some.root.r)
+				if ts.space.dirty = ts.space.dirty || ts.space.first != nil; n%releasePart == 0 {
+					m.settleAll(l)
+					m.mu.Unlock()
+					m.mu.Lock()
+				}
 			}
 		}
-		s.dirty = s.dirty || s.first != nil
-		m.hold(-1)
 	}
 	for _, in := range l.tables {
 		for _, s := range in.table.spaces {
@@ -822,7 +803,7 @@ func (m *lockManager) end(l *txLocks) {
 			delete(m.tables, in.table.t.id)
 		}
 	}
-	l.points, l.ranges, l.sets, l.tables = nil, nil, nil, nil
+	l.points, l.sets, l.tables = nil, nil, nil
 	if l.prev != nil {
 		l.prev.next = l.next
 	} else {

@@ -32,9 +32,10 @@ func (c *Catalog) Locks() []LockInfo {
 				}
 				return true
 			})
-			for _, g := range s.ranges {
+			s.ranges.each(func(g *lockRange) bool {
 				out = append(out, m.info(s, g.lockHolder, g.low, g.high, g.open, false))
-			}
+				return true
+			})
 			for _, set := range s.sets {
 				i := m.info(s, set.lockHolder, "", "", true, true)
 				i.Key = "the rows of a large statement"
@@ -124,7 +125,7 @@ func (c *Catalog) Transactions() []TxInfo {
 	for l := m.first; l != nil; l = l.next {
 		i := TxInfo{
 			ID: l.id, Connection: l.o.Connection, Isolation: l.o.Isolation, Started: l.started,
-			Writes: int(l.weight.Load()), Locks: len(l.points) + len(l.ranges) + len(l.sets),
+			Writes: int(l.weight.Load()), Locks: len(l.points) + l.ranges + len(l.sets),
 		}
 		for _, r := range l.owner.waits {
 			if r.tx == l {

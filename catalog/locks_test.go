@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -82,7 +83,7 @@ func (b *lockBench) empty() {
 		require.Zero(b.t, lt.users)
 		for _, s := range lt.spaces {
 			require.Zero(b.t, s.points.n)
-			require.Empty(b.t, s.ranges)
+			require.Zero(b.t, s.ranges.n)
 			require.Empty(b.t, s.sets)
 			require.Nil(b.t, s.first)
 		}
@@ -162,7 +163,7 @@ func TestLockRanges(t *testing.T) {
 	b.m.end(y)
 	require.NoError(t, b.lockRange(x, "", "", lockX, LockNoWait))
 	require.NoError(t, b.lock(x, "q", lockX, LockNoWait))
-	require.Equal(t, 2, b.m.held, "what is in a range of one's own needs no lock of its own")
+	require.Equal(t, 1, b.m.held, "what is in a range of one's own needs no lock of its own")
 	z := b.tx()
 	done := b.later(z, func() error { return b.lock(z, "m", lockS, LockWaits) })
 	b.m.end(x)
@@ -379,6 +380,47 @@ func TestLockEscalation(t *testing.T) {
 	require.NoError(t, b.lock(z, "k10", lockX, LockNoWait))
 	b.m.end(z)
 	b.empty()
+
+	// Ranges count, too, and where somebody is in the way of the whole they stay as they are.
+	x, y = b.tx(), b.tx()
+	require.NoError(t, b.lock(y, "zz", lockS, LockNoWait))
+	for i := range 120 {
+		require.NoError(t, b.lockRange(x, fmt.Sprintf("k%03d", i), fmt.Sprintf("k%03d5", i), lockX, LockNoWait))
+	}
+	require.Equal(t, 121, b.m.held)
+	b.m.end(y)
+	for i := range 30 {
+		require.NoError(t, b.lockRange(x, fmt.Sprintf("m%03d", i), fmt.Sprintf("m%03d5", i), lockX, LockNoWait))
+	}
+	require.Equal(t, 1, b.m.held)
+	require.EqualValues(t, 3, b.m.metrics.LockEscalationsTotal.Load())
+	b.m.end(x)
+	b.empty()
+}
+
+// While there are very many locks, transactions that have many of them get no more; the others go on.
+func TestLocksHaveABound(t *testing.T) {
+	b := newLockBench(t)
+	b.m.most = 2000
+	x, y := b.tx(), b.tx()
+	require.NoError(t, b.lock(y, "a", lockS, LockNoWait)) // in the way of a lock of all
+	var err error
+	n := 0
+	for ; err == nil; n++ {
+		if err = b.lock(x, fmt.Sprint("k", n), lockX, LockNoWait); err == nil {
+			err = b.lockRange(x, fmt.Sprint("r", n), fmt.Sprint("r", n, "5"), lockX, LockNoWait)
+		}
+	}
+	require.ErrorIs(t, err, ErrTooManyLocks)
+	require.Equal(t, b.m.most, b.m.held)
+	require.EqualValues(t, 1, b.m.metrics.LocksRefusedTotal.Load())
+	require.NoError(t, b.lock(x, "k1", lockX, LockNoWait), "it has that already")
+	require.NoError(t, b.lock(y, "b", lockX, LockNoWait))
+	keys, err := b.m.lockPoints(context.Background(), x, b.tab, spaceRecord, [][]byte{[]byte("k2"), []byte("new")}, lockX, LockNoWait)
+	require.ErrorIs(t, err, ErrTooManyLocks, "%v", keys)
+	b.m.end(x)
+	b.m.end(y)
+	b.empty()
 }
 
 // The lock of a row that is not needed is given up, and what others have of it stays.
@@ -466,6 +508,7 @@ func TestLockRandom(t *testing.T) {
 						deadlocks.Add(1)
 						break
 					}
+					runtime.Gosched() // others have their turn while it holds locks, on one processor, too
 					if err != nil {
 						t.Error(err)
 						break

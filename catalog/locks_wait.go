@@ -41,13 +41,11 @@ func (m *lockManager) heldAgainst(r *lockRequest, f func(*lockOwner)) bool {
 	if found && f == nil {
 		return true
 	}
-	for _, g := range s.ranges {
-		if r.point && !g.has(r.low) || !r.point && !g.meets(r.low, r.high, r.open) {
-			continue
-		}
-		if meet(&g.lockHolder) {
-			return true
-		}
+	s.ranges.meeting(reach{low: r.low, high: r.high, open: r.open, point: r.point}, func(g *lockRange) bool {
+		return !meet(&g.lockHolder)
+	})
+	if found && f == nil {
+		return true
 	}
 	for _, set := range s.sets {
 		if set.tx.owner == o || !set.mask.excludes(r.mask) || r.point && !set.has(r.low) || !r.point && !set.within(r.low, r.high, r.open) {
@@ -107,7 +105,7 @@ func (m *lockManager) pass(r *lockRequest) {
 
 // unneeded tells that nobody can wait for a transaction: it has no locks but those by which it says that it locks rows of a table.
 func (l *txLocks) unneeded() bool {
-	if l.owner != &l.own || l.waits > 0 || len(l.ranges)+len(l.sets) > 0 || len(l.points) > len(l.tables) {
+	if l.owner != &l.own || l.waits > 0 || l.ranges+len(l.sets) > 0 || len(l.points) > len(l.tables) {
 		return false
 	}
 	for _, p := range l.points {

@@ -15,9 +15,11 @@ func (c *Catalog) Status() Status {
 		"transaction_bytes": c.txBytes.Load(), "transaction_bytes_limit": c.o.TxBytesMax,
 		"journal_bytes_limit": c.o.JournalBytes,
 		"runs_bytes":          c.runBytes.Load(), "runs_bytes_limit": allRunBytes,
-		"row_locks": int64(len(c.Locks())), "transactions": int64(len(c.Transactions())),
-		"snapshots":  int64(c.pins.count()),
-		"kept_bytes": m.KeptBytes.Load(), "kept_bytes_limit": c.o.KeptBytes,
+		"row_locks": m.LocksHeld.Load(), "row_locks_limit": locksMax, "row_locks_refused": m.LocksRefusedTotal.Load(),
+		"row_lock_escalations": m.LockEscalationsTotal.Load(), "row_lock_waits": m.LockWaitsTotal.Load(), "deadlocks": m.DeadlocksTotal.Load(),
+		"transactions": int64(len(c.Transactions())),
+		"snapshots":    int64(c.pins.count()),
+		"kept_bytes":   m.KeptBytes.Load(), "kept_bytes_limit": c.o.KeptBytes,
 	}
 	var rows, waiting, journal int64
 	tables := c.tablesByID()

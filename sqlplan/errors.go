@@ -22,6 +22,7 @@ const (
 	erNoSuchFile      = 1017
 	erFileExists      = 1086
 	erLockWait        = 1205
+	erLockTableFull   = 1206
 	erDiskFull        = 1021
 	erOutOfResources  = 1041
 	erTableFull       = 1114
@@ -109,6 +110,8 @@ func mysqlError(err error) error {
 		return at(erLockWait, stateGeneral) // the text names who writes
 	case errors.Is(err, catalog.ErrDiskFull), errors.Is(err, catalog.ErrFull) && errors.Is(err, syscall.ENOSPC):
 		return at(erDiskFull, stateGeneral)
+	case errors.Is(err, catalog.ErrTooManyLocks):
+		return at(erLockTableFull, stateGeneral)
 	case errors.Is(err, catalog.ErrTooMany):
 		return at(erOutOfResources, stateGeneral)
 	case errors.Is(err, catalog.ErrStopped):

@@ -29,6 +29,8 @@ func TestErrorNumbers(t *testing.T) {
 		{catalog.ErrExists, 1050, "42S01"},
 		{catalog.ErrNotFound, 1146, "42S02"},
 		{catalog.ErrLostState, 1030, "HY000"},
+		{catalog.ErrTooMany, 1041, "HY000"},
+		{catalog.ErrTooManyLocks, 1206, "HY000"},
 		{catalog.ErrFull, 1114, "HY000"},
 		{catalog.ErrDiskFull, 1021, "HY000"},
 		{catalog.ErrStopped, 1836, "HY000"},
