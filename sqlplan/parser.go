@@ -99,8 +99,11 @@ func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, 
 			return own, err
 		}
 		dialect.EachStatement(stmt, func(stmt ast.Statement) {
-			if n, ok := stmt.(*ast.Insert); ok {
+			switch n := stmt.(type) {
+			case *ast.Insert:
 				p.engine.nameColumn(c, n)
+			case *ast.Delete:
+				keepDelete(c, n)
 			}
 		})
 	}
@@ -126,6 +129,21 @@ func (e *Engine) nameColumn(ctx *sql.Context, n *ast.Insert) {
 			}
 			return
 		}
+	}
+}
+
+// keepDelete keeps the front end from truncating a table of another database for a DELETE without WHERE: it looks for the triggers and
+// foreign keys of the table in the session's database, and fails if there is none.
+func keepDelete(ctx *sql.Context, n *ast.Delete) {
+	if n.Where != nil || n.Limit != nil || len(n.OrderBy) > 0 || len(n.Targets) > 0 || len(n.TableExprs) != 1 {
+		return
+	}
+	t, ok := n.TableExprs[0].(*ast.AliasedTableExpr)
+	if !ok {
+		return
+	}
+	if name, ok := t.Expr.(ast.TableName); ok && !name.DbQualifier.IsEmpty() && !strings.EqualFold(name.DbQualifier.String(), ctx.GetCurrentDatabase()) {
+		n.Limit = &ast.Limit{Rowcount: ast.NewIntVal([]byte("9223372036854775807"))}
 	}
 }
 
