@@ -230,14 +230,14 @@ func (k *checker) run(ctx context.Context) error {
 		}
 	}
 	n := int64(len(cold.newest()))
-	k.total = 2 + n
+	k.total = 3 + n
 	if k.level >= CheckMedium {
 		k.total += 2 + n
 	}
 	if k.level >= CheckExtended {
 		k.total += 2 + n + int64(len(k.d.indexes))
 	}
-	steps := []func(context.Context) error{k.checkProperties, k.checkTimeline, k.checkFiles}
+	steps := []func(context.Context) error{k.checkProperties, k.checkTimeline, k.checkFiles, k.checkMetadata}
 	if k.level >= CheckMedium {
 		steps = append(steps, k.checkContents, k.checkJournal, k.checkPending, k.checkLeftovers)
 	}
