@@ -107,6 +107,11 @@ func (s *snapshot) getFrom(ctx context.Context, tt *tableView, ikey []byte, st *
 }
 
 func (s *snapshot) coldRow(ctx context.Context, tt *tableView, loc index.Location) (row storage.Row, key, part string, ok bool, err error) {
+	return s.coldColumns(ctx, tt, loc, tt.def.spec.Schema)
+}
+
+// coldColumns is coldRow of some columns.
+func (s *snapshot) coldColumns(ctx context.Context, tt *tableView, loc index.Location, want *storage.Schema) (row storage.Row, key, part string, ok bool, err error) {
 	part, id, err := s.c.index.Group(tt.t.id, loc.Group)
 	if err != nil {
 		return nil, "", "", false, err
@@ -119,7 +124,7 @@ func (s *snapshot) coldRow(ctx context.Context, tt *tableView, loc index.Locatio
 	if fs.Base != nil && fs.Base.Instant == loc.Instant {
 		hint = loc.Row
 	}
-	b, err := s.c.reader.Lookup(ctx, tt.def.dir, fs, tt.def.scan(tt.def.spec.Schema, tt.cold.counts), loc.Key, hint)
+	b, err := s.c.reader.Lookup(ctx, tt.def.dir, fs, tt.def.scan(want, tt.cold.counts), loc.Key, hint)
 	if err != nil || b.Rows == 0 {
 		return nil, "", "", false, err
 	}

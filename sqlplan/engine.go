@@ -58,6 +58,8 @@ type Engine struct {
 	waiting     sync.Map     // connection id → what it waits for, but for locks of the catalog, as SHOW PROCESSLIST says it
 	planAll     bool         // the planner plans every statement (see point.go); tests compare both ways
 	pointsTotal atomic.Int64 // statements that needed no planner
+	shorts      shortForms
+	shortsTotal atomic.Int64 // statements that needed no parser either (see short.go)
 
 	lastDatabase atomic.Pointer[readDatabase]
 	plainText    bool // SHOW, EXPLAIN and counts as the front end has them, which its own test suite compares

@@ -46,6 +46,7 @@ func (s *Session) GetSessionVariable(ctx *sql.Context, name string) (any, error)
 
 // SetSessionVariable sets a variable of the session, an old name of one and the present name together.
 func (s *Session) SetSessionVariable(ctx *sql.Context, name string, value any) error {
+	s.settings = nil
 	if now, old := oldVariables[strings.ToLower(name)]; old {
 		name = now
 	}

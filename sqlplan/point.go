@@ -90,11 +90,15 @@ type point struct {
 	deletes   bool
 	key       map[string]*ast.SQLVal // by column in lower case
 	binds     map[string]ast.Expr
+	slots     map[string]int // of a shape: the literals of the key's columns, by column; see short.go
 }
 
 // pointOf tells whether a statement has the form of one by key; nil: no.
 func pointOf(stmt ast.Statement, binds map[string]ast.Expr) *point {
-	p := &point{binds: binds}
+	return (&point{binds: binds}).read(stmt)
+}
+
+func (p *point) read(stmt ast.Statement) *point {
 	var from ast.TableExprs
 	var where *ast.Where
 	switch s := stmt.(type) {
@@ -159,6 +163,9 @@ func (p *point) addKeys(e ast.Expr) bool {
 			return false
 		}
 		p.key[col] = value
+		if p.slots != nil {
+			p.slots[col] = slotOf(value)
+		}
 		return true
 	}
 	return false
@@ -180,6 +187,12 @@ func (p *point) column(e ast.Expr) string {
 // literal gives a number or a text, also one that a parameter stands for; nil for anything else.
 func (p *point) literal(e ast.Expr) *ast.SQLVal {
 	v, ok := e.(*ast.SQLVal)
+	if ok && p.slots != nil {
+		if v.Type != ast.ValArg {
+			return nil
+		}
+		return v
+	}
 	if ok && v.Type == ast.ValArg {
 		v, ok = p.binds[strings.TrimPrefix(string(v.Val), ":")].(*ast.SQLVal)
 	}

@@ -33,6 +33,9 @@ type Session struct {
 	// prepared has the prepared statements that read meta columns, with the table into which they insert ("" if none).
 	prepared map[string]string
 
+	settings *settings // nil: to be read, see short.go
+	shape    shape     // of the statement that is looked at
+
 	zoneName string         // value of @@time_zone that zoneOf stands for
 	zoneOf   *time.Location // nil: not looked up yet
 }

@@ -18,6 +18,11 @@ func (e *Engine) statusNumbers() map[string]int64 {
 	for name, v := range e.catalog.Status() {
 		out[statusPrefix+name] = v
 	}
+	e.shorts.mu.RLock()
+	out[statusPrefix+"short_shapes"] = int64(len(e.shorts.forms))
+	e.shorts.mu.RUnlock()
+	out[statusPrefix+"short_shapes_limit"] = shortFormsMax
+	out[statusPrefix+"short_statements"] = e.shortsTotal.Load()
 	e.mu.Lock()
 	more := e.moreStatus
 	e.mu.Unlock()

@@ -25,7 +25,7 @@ func openEngine(ctx context.Context, o Options) (Options, *sqlplan.Engine, error
 
 // Over fills in what the protocol must know of an engine.
 func (o Options) Over(e *sqlplan.Engine) Options {
-	o.Engine, o.NewSession, o.NewContext, o.Query = e.SQL(), e.NewSession, e.NewContext, e.QueryWithBindings
+	o.Engine, o.NewSession, o.NewContext, o.Query, o.Short = e.SQL(), e.NewSession, e.NewContext, e.QueryWithBindings, e.Short
 	if o.Retryable == nil {
 		o.Retryable = func(err error) bool { return errors.Is(err, catalog.ErrConflict) }
 	}

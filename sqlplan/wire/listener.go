@@ -164,6 +164,8 @@ type conn struct {
 	cursor map[uint32]bool // by statement: was the last execution asked to open a cursor? guarded by mu
 	closed []uint32        // prepared statements that the client closed and forget has not seen, guarded by mu
 
+	short shortAnswers // the command loop's
+
 	texts map[uint32]string // of the prepared statements; the command loop's
 	uses  map[string]int    // how many prepared statements have that text; the command loop's
 }

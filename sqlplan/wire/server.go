@@ -17,6 +17,7 @@ import (
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/mysql_db"
 	"github.com/dolthub/vitess/go/mysql"
+	querypb "github.com/dolthub/vitess/go/vt/proto/query"
 	"github.com/dolthub/vitess/go/vt/sqlparser"
 
 	"github.com/lakesql/lakesql/catalog"
@@ -47,6 +48,8 @@ type Options struct {
 
 	// Query plans and starts a statement; default Engine.QueryWithBindings.
 	Query func(ctx *sql.Context, query string, stmt sqlparser.Statement, binds map[string]sqlparser.Expr, flags *sql.QueryFlags) (sql.Schema, sql.RowIter, *sql.QueryFlags, error)
+	// Short looks for the short way of a statement; nil, and an answer of nil: there is none.
+	Short func(ctx *sql.Context, text string, prepared bool, params map[string]*querypb.BindVariable) *sqlplan.Short
 	// Retryable tells the errors after which an autocommit statement is run again.
 	Retryable func(error) bool
 	// Replans tells the errors after which a statement is planned and run again since a definition changed under its plan: an autocommit

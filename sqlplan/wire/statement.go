@@ -33,6 +33,7 @@ type statement struct {
 	touched bool                // something happened that cannot be taken back
 	load    loadState           // of LOAD DATA and INSERT
 	whole   bool                // the front end reads all rows of an INSERT
+	short   bool                // it went the short way
 }
 
 // Causes with which a running statement is cancelled.
@@ -152,6 +153,18 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		text := st.text
 		st.ast, st.more = nil, false
 		st.load.values = nil
+		if st.short, err = h.answerShort(sqlCtx, c, st); st.short {
+			if err != nil {
+				again = h.lost(sqlCtx, st, own, commits, written, err)
+				if !again {
+					e := mysqlError(h.s.o.MapError, err)
+					sqlCtx.Session.Warn(&sql.Warning{Level: "Error", Code: e.Num, Message: e.Message})
+				}
+				return err
+			}
+			failed = false
+			return nil
+		}
 		if st.prepared == nil && !st.whole {
 			if v := valuesOf(sqlCtx, text); v != nil {
 				st.load.values = v
@@ -175,18 +188,7 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		defer stop()
 		err = h.execute(sqlCtx, c, st, text)
 		if err != nil {
-			if h.s.o.Replans(err, own) {
-				again = !st.started && !st.touched && replannable(st.ast, own) && commitsOf(sqlCtx.Session) == commits && (own || writtenOf(sqlCtx.Session) == written)
-			} else if h.conflict(err) {
-				if v := st.load.values; v != nil {
-					v.final = true
-				}
-				again = own && !st.started && !st.touched && rerunnable(st.ast) && commitsOf(sqlCtx.Session) == commits
-				if !again {
-					// As with a deadlock in MySQL, the whole transaction is lost.
-					abandon(sqlCtx)
-				}
-			}
+			again = h.lost(sqlCtx, st, own, commits, written, err)
 			err = inContext(sqlCtx, st.ast, err)
 			if v := st.load.values; v != nil && !v.final {
 				return err
@@ -201,6 +203,25 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 		return nil
 	})
 	return rest, again, err
+}
+
+// lost ends the transaction that an error lost. again: the statement may be run again.
+func (h *handler) lost(ctx *sql.Context, st *statement, own bool, commits uint64, written int, err error) (again bool) {
+	if h.s.o.Replans(err, own) {
+		return !st.started && !st.touched && (st.short || replannable(st.ast, own)) && commitsOf(ctx.Session) == commits && (own || writtenOf(ctx.Session) == written)
+	}
+	if !h.conflict(err) {
+		return false
+	}
+	if v := st.load.values; v != nil {
+		v.final = true
+	}
+	again = own && !st.started && !st.touched && (st.short || rerunnable(st.ast)) && commitsOf(ctx.Session) == commits
+	if !again {
+		// As with a deadlock in MySQL, the whole transaction is lost.
+		abandon(ctx)
+	}
+	return again
 }
 
 // conflict tells whether a statement failed because another changed its rows.
