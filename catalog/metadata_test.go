@@ -40,7 +40,7 @@ func metadataFindings(t testing.TB, c *Catalog, tab *Table) (out []string) {
 // A stale metadata table, and one that hides files or names files that are gone, is named by CHECK TABLE.
 func TestCheckMetadataTable(t *testing.T) {
 	t.Run("whole", func(t *testing.T) {
-		for _, name := range []string{"v6_cow_metadata", "v6_mor_metadata"} {
+		for _, name := range []string{"v6_cow_metadata", "v6_mor_metadata", "v8_cow_metadata", "v8_mor_metadata", "v9_cow_metadata", "v9_mor_metadata"} {
 			c, tab, _ := attachedFixture(t, name)
 			require.Empty(t, metadataFindings(t, c, tab))
 		}

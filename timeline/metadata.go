@@ -105,8 +105,12 @@ func (m *Metadata) Stale() string {
 // the table's instant of the same time does.
 func (m *Metadata) counts(it storage.InstantTime) bool { return m.tl.Counts(it) && !m.data.pending[it] }
 
-// groups gives the file groups of a partition, their newest slices that count alone.
+// groups gives the newest slices of the file groups of a partition, as far as they count.
 func (m *Metadata) groups(ctx context.Context, partition string) ([]storage.FileSlice, error) {
+	pending, _, err := groupStates(ctx, m.store, m.dir, m.tl)
+	if err != nil {
+		return nil, err
+	}
 	files := map[storage.FileID][]storage.FileName{}
 	for info, err := range m.store.List(ctx, join(m.dir, partition)) {
 		if err != nil {
@@ -119,36 +123,12 @@ func (m *Metadata) groups(ctx context.Context, partition string) ([]storage.File
 	}
 	var out []storage.FileSlice
 	for _, id := range slices.Sorted(maps.Keys(files)) {
-		fs := storage.FileSlice{Partition: partition, ID: id}
-		list := files[id]
-		for i := range list {
-			f := &list[i]
-			if f.Version == 0 && m.counts(f.Instant) && (fs.Base == nil || f.Instant > fs.Base.Instant) {
-				fs.Base = f
-				fs.Begin = f.Instant
-			}
+		g := (&group{id: id, files: files[id], pending: pending[groupKey{partition, id}]}).build(partition, m.tl)
+		if fs, ok := g.at(partition, "", m.counts); ok {
+			out = append(out, fs)
 		}
-		if fs.Base == nil {
-			for _, f := range list {
-				fs.Begin = max(fs.Begin, f.Instant)
-			}
-		}
-		for _, f := range list {
-			if f.Version > 0 && m.over(&fs, f) {
-				fs.Logs = append(fs.Logs, f)
-			}
-		}
-		slices.SortFunc(fs.Logs, func(a, b storage.FileName) int {
-			return cmp.Or(strings.Compare(string(a.Instant), string(b.Instant)), cmp.Compare(a.Version, b.Version), strings.Compare(a.Token, b.Token))
-		})
-		out = append(out, fs)
 	}
 	return out, nil
-}
-
-// over tells whether a log belongs to a slice.
-func (m *Metadata) over(fs *storage.FileSlice, f storage.FileName) bool {
-	return f.Instant == fs.Begin
 }
 
 // parseMetadataFile takes the name of a base file or a log file of a metadata table apart.

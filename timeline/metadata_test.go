@@ -54,7 +54,7 @@ func openMetadata(t testing.TB, s storage.Store, dir string) *Metadata {
 // The metadata tables that Hudi wrote are complete, and list what the folders have.
 func TestMetadataTablesOfHudi(t *testing.T) {
 	ctx := context.Background()
-	for _, name := range []string{"v6_cow_metadata", "v6_mor_metadata"} {
+	for _, name := range []string{"v6_cow_metadata", "v6_mor_metadata", "v8_cow_metadata", "v8_mor_metadata", "v9_cow_metadata", "v9_mor_metadata"} {
 		t.Run(name, func(t *testing.T) {
 			s := unpack(t, name)
 			m := openMetadata(t, s, name)
