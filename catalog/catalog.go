@@ -115,6 +115,8 @@ type Catalog struct {
 	unsettled *Table     // guarded by ddl: a rewrite of it that belongs to a change did not end well
 	lastSteps uint64     // guarded by ddl: number of the last note of steps
 
+	rebuilding bool // the start is taking in the tables of a state folder that is gone
+
 	pins  pins
 	moved movedFolders
 
@@ -276,8 +278,12 @@ type warehouseFile struct {
 	NextTable index.TableID   `json:"next_table"`
 	Databases []savedDatabase `json:"databases"`
 	Attached  []savedAttached `json:"attached,omitempty"`
-	Clean     bool            `json:"clean"`           // stopped with everything flushed
-	Clock     index.Seq       `json:"clock,omitempty"` // largest time shown, when clean
+	// What can be brought back.
+	Dropped          []droppedTable    `json:"dropped,omitempty"`
+	DroppedDatabases []droppedDatabase `json:"dropped_databases,omitempty"`
+
+	Clean bool      `json:"clean"`           // stopped with everything flushed
+	Clock index.Seq `json:"clock,omitempty"` // largest time shown, when clean
 }
 
 type savedDatabase struct {
@@ -302,7 +308,13 @@ func newID() string {
 
 // Close flushes every table, marks the warehouse as cleanly stopped and closes it. An error says what was not flushed: it is still in the state folder.
 func (c *Catalog) Close(ctx context.Context) error {
-	flushed := c.flush(ctx, flushOrder{reason: "stop"}, nil)
+	c.viewMu.RLock()
+	closed := c.closed
+	c.viewMu.RUnlock()
+	if closed {
+		return nil
+	}
+	flushed := firstError(c.flush(ctx, flushOrder{reason: "stop"}, nil), c.flushDropped(ctx))
 	c.viewMu.Lock()
 	if c.closed {
 		c.viewMu.Unlock()
@@ -322,6 +334,10 @@ func (c *Catalog) Close(ctx context.Context) error {
 	case <-time.After(5 * time.Second):
 		return firstError(flushed, errors.New("close warehouse: transactions are still open"))
 	}
+	// What is left to do for changes of definitions stands in the state folder alone.
+	c.ddl.Lock()
+	flushed = firstError(flushed, c.finishChanges(ctx), c.removeDropped(ctx))
+	c.ddl.Unlock()
 	clean := flushed == nil
 	for _, t := range c.tablesByID() {
 		clean = clean && !t.isBuffered()

@@ -461,14 +461,14 @@ func (c *Catalog) put(b *pebble.Batch, dec *decision) (undo func(), err error) {
 	}
 	if dec.Database != nil && !dec.Database.Until.IsZero() {
 		v, jerr := json.Marshal(dec.Database)
-		err = firstError(err, jerr, b.Set(metaKey(noteDatabase+strings.ToLower(dec.Database.Database.Name)+fmt.Sprintf("/%d", dec.Database.At.UnixMicro())), v, nil))
+		err = firstError(err, jerr, b.Set(dec.Database.key(), v, nil))
 	}
 	err = firstError(err, b.Set(metaKey(metaNext), appendUint(nil, uint64(c.nextID)), nil))
 	if dec.Databases != nil {
 		v, jerr := json.Marshal(dec.Databases)
 		err = firstError(err, jerr, b.Set(metaKey(metaDatabases), v, nil))
 	}
-	dec.Steps.Warehouse = dec.Databases != nil || dec.Attached
+	dec.Steps.Warehouse = dec.Databases != nil || dec.Attached || len(dec.Dropped) > 0
 	if err == nil {
 		err = c.noteSteps(b, &dec.Steps)
 	}

@@ -149,7 +149,7 @@ func (c *Catalog) register(ctx context.Context, t *Table, cold *coldState) error
 	}
 	c.databases[strings.ToLower(d.database)].tables[strings.ToLower(d.name)] = t
 	c.mu.Unlock()
-	if d.spec.Attached {
+	if d.spec.Attached && !c.rebuilding { // a start that is cut short needs the file as it was
 		return c.saveWarehouse(ctx, false)
 	}
 	return nil
@@ -227,6 +227,9 @@ func (t *Table) saveRecord(b *pebble.Batch, cold *coldState) error {
 	r.Rows, r.Flushed, r.Trimmed, r.Since, r.Dropped = max(0, t.rows.Load()), cold.flushed, cold.trimmed, cold.since, index.Seq(t.forgotten.Load())
 	r.Last = index.Seq(t.lastSeq.Load())
 	r.Low, r.Known = knownInstants(cold.tl)
+	if t.gone != nil {
+		return t.saveGone(b)
+	}
 	if err := t.noteDefinition(b); err != nil {
 		return err
 	}
@@ -381,16 +384,33 @@ func (c *Catalog) recoverTables(ctx context.Context, folders []tableFolder, file
 			}
 			id := c.nextID
 			c.nextID++
-			if _, err := c.attach(ctx, a.Database, a.Name, a.Location, id); err != nil {
-				c.log.Error("attached table is not there any more", "table", a.Database+"."+a.Name, "location", a.Location, "err", err)
+			_, err := c.attach(ctx, a.Database, a.Name, a.Location, id)
+			var damaged *storage.CorruptError
+			switch useless := errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) || errors.Is(err, storage.ErrUnsupported) || errors.As(err, &damaged); {
+			case err == nil:
+			case useless && c.o.AcceptLostState:
+				c.log.Error("attached table cannot be used and is dropped", "table", a.Database+"."+a.Name, "location", a.Location, "err", err)
+			case useless:
+				return fmt.Errorf("%w; put its folder back, or start with --accept-lost-state to drop the table", err)
+			default:
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-// restoreTable reads a table of ours whose state is gone: instants that are pending are dead, since no other process writes for this warehouse.
+// restoreTable reads a table of ours whose state is gone, and makes it known.
 func (c *Catalog) restoreTable(ctx context.Context, t *Table) error {
+	if err := c.restoreIndex(ctx, t); err != nil {
+		return err
+	}
+	return c.register(ctx, t, c.cold(t.id))
+}
+
+// restoreIndex finds the rows of a table of ours whose state is gone: instants that are pending are dead, since no other process writes for
+// this warehouse.
+func (c *Catalog) restoreIndex(ctx context.Context, t *Table) error {
 	d := t.def.Load()
 	tl, err := timeline.Load(ctx, c.store, d.dir)
 	if err != nil {
@@ -412,10 +432,7 @@ func (c *Catalog) restoreTable(ctx context.Context, t *Table) error {
 	if err != nil {
 		return err
 	}
-	if err := t.swap(cold.with(tl, a.view), a, nil); err != nil {
-		return err
-	}
-	return c.register(ctx, t, c.cold(t.id))
+	return t.swap(cold.with(tl, a.view), a, nil)
 }
 
 // dropState removes everything that the hot tier has of a table that is not known any more.

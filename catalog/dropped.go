@@ -244,8 +244,7 @@ func (c *Catalog) undrop(ctx context.Context, list []droppedTable, db *droppedDa
 		}
 	}
 	if db != nil {
-		key := metaKey(noteDatabase + strings.ToLower(db.Database.Name) + fmt.Sprintf("/%d", db.At.UnixMicro()))
-		if err := b.Delete(key, nil); err != nil {
+		if err := b.Delete(db.key(), nil); err != nil {
 			return nil, err
 		}
 	}
@@ -285,12 +284,7 @@ func (c *Catalog) undrop(ctx context.Context, list []droppedTable, db *droppedDa
 				return nil, fmt.Errorf("table %s: %w", t, err)
 			}
 		}
-		c.commitMu.Lock()
-		if w := d.Buffered; w.Rows > 0 {
-			t.noteBuffered(w.Rows, w.Bytes, w.Oldest)
-			t.lastSeq.Store(max(t.lastSeq.Load(), uint64(t.record.Last)))
-		}
-		c.commitMu.Unlock()
+		c.restoreBuffered(t, d.Buffered)
 		c.mu.Lock()
 		c.byID[t.id] = t
 		c.watch(t)

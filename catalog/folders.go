@@ -25,6 +25,9 @@ const (
 	noteSteps = "steps/" // and a number: folderSteps (JSON)
 )
 
+// movingPrefix stands before the id of a table whose folder is aside while tables change places.
+const movingPrefix = "moving-"
+
 // folderSteps are the steps that follow from one decision.
 type folderSteps struct {
 	Moves      []folderMove    `json:"moves,omitempty"`
@@ -67,7 +70,7 @@ func (c *Catalog) noteSteps(b *pebble.Batch, s *folderSteps) error {
 
 // moveFolders makes the moves of a decision.
 func (c *Catalog) moveFolders(ctx context.Context, s *folderSteps) error {
-	aside := func(m folderMove) string { return c.object(join(droppedFolder, fmt.Sprintf("moving-%d", m.Table))) }
+	aside := func(m folderMove) string { return c.object(join(droppedFolder, movingPrefix+fmt.Sprint(m.Table))) }
 	if s.Park && !s.Parked {
 		for _, m := range s.Moves {
 			if err := c.moveFolder(ctx, m.From, aside(m)); err != nil {
@@ -261,6 +264,18 @@ func (c *Catalog) vacate(ctx context.Context, dir string) error {
 		return fmt.Errorf("%w: folder %s holds a Hudi table that this warehouse does not know; attach it with LOCATION, or move it away", ErrExists, c.path(dir))
 	}
 	return c.store.Remove(ctx, dir+"/")
+}
+
+// isTable says whether a folder is a Hudi table, with or without instants.
+func (c *Catalog) isTable(ctx context.Context, dir string) (bool, error) {
+	f, err := c.store.Open(ctx, join(dir, ".hoodie/hoodie.properties"))
+	if errors.Is(err, storage.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, f.Close()
 }
 
 // holdsTable says whether a folder is a Hudi table with instants.

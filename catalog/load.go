@@ -107,8 +107,20 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 		}
 		file = nil // its attached tables are known
 	}
+	if lost {
+		if err := c.keepIDs(ctx); err != nil {
+			return err
+		}
+	}
 	if lost || len(folders) > 0 {
-		if err := c.recoverTables(ctx, folders, file); err != nil {
+		c.rebuilding = lost
+		err := c.recoverTables(ctx, folders, file)
+		if c.rebuilding = false; err != nil {
+			return err
+		}
+	}
+	if lost {
+		if err := c.recoverDropped(ctx, file); err != nil {
 			return err
 		}
 	}
@@ -320,6 +332,11 @@ func checkBases(d *tableDef, view *timeline.View) error {
 
 // openTable makes a Table of its record and the timeline it finds. Nil: its folder is gone, and so is the table.
 func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error) {
+	return c.openFolder(ctx, r, nil)
+}
+
+// openFolder is openTable, also for one that is dropped.
+func (c *Catalog) openFolder(ctx context.Context, r *tableRecord, gone *droppedTable) (*Table, error) {
 	p, err := timeline.ReadProperties(ctx, c.store, c.object(r.Dir))
 	if errors.Is(err, storage.ErrNotExist) {
 		if !c.o.AcceptLostState {
@@ -342,7 +359,7 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{c: c, id: r.ID, record: *r}
+	t := &Table{c: c, id: r.ID, record: *r, gone: gone}
 	t.def.Store(d)
 	t.doubled.Store(r.Doubled)
 	t.rows.Store(r.Rows)
@@ -365,6 +382,13 @@ func (c *Catalog) openTable(ctx context.Context, r *tableRecord) (*Table, error)
 		}
 	} else if !errors.Is(err, pebble.ErrNotFound) {
 		return nil, err
+	}
+	if r.Unindexed {
+		t.record.Unindexed = false
+		if err := c.restoreIndex(ctx, t); err != nil {
+			return nil, fmt.Errorf("table %s: %w", d, err)
+		}
+		return t, nil
 	}
 	stamp := c.folderTime(d)
 	tl, err := timeline.Load(ctx, c.store, d.dir)

@@ -65,8 +65,19 @@ func (c *Catalog) readObject(ctx context.Context, name string) ([]byte, error) {
 
 // saveWarehouse writes the warehouse file; clean says that nothing waits for a flush any more.
 func (c *Catalog) saveWarehouse(ctx context.Context, clean bool) error {
+	dropped, err := c.droppedTables()
+	if err != nil {
+		return fmt.Errorf("save warehouse: %w", err)
+	}
+	for i := range dropped {
+		dropped[i] = dropped[i].outlive()
+	}
+	databases, err := c.droppedDatabases()
+	if err != nil {
+		return fmt.Errorf("save warehouse: %w", err)
+	}
 	c.mu.RLock()
-	w := warehouseFile{Version: warehouseVersion, ID: c.id, NextTable: c.nextID, Clean: clean}
+	w := warehouseFile{Version: warehouseVersion, ID: c.id, NextTable: c.nextID, Clean: clean, Dropped: dropped, DroppedDatabases: databases}
 	if clean {
 		w.Clock = c.stopped
 	}

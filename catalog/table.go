@@ -67,6 +67,7 @@ type Table struct {
 	lock   *timeline.Lock // guarded by slices: the lock against other engines, while it is held
 	waits  time.Time      // guarded by slices: since when flushes wait for another engine
 	record tableRecord    // guarded by c.commitMu: what the hot tier has of the table
+	gone   *droppedTable  // it is dropped, and open to have its rows written; guarded by c.commitMu
 }
 
 // buffered describes the rows of a table that wait for a flush.
@@ -137,7 +138,9 @@ type tableRecord struct {
 	Last     index.Seq             `json:"last,omitempty"`    // last commit or adoption when the record was written
 	Doubled  bool                  `json:"doubled,omitempty"` // some rows may have equal keys: the index names one of them
 	Draft    bool                  `json:"draft,omitempty"`   // it has rows, but the change that makes it known is not decided
-	Def      definition            `json:"def"`
+	// Unindexed: the hot tier has nothing of its rows, which all stand in its files.
+	Unindexed bool       `json:"unindexed,omitempty"`
+	Def       definition `json:"def"`
 }
 
 // definition is the part of a table's definition that also stands in its hoodie.properties (key lakesql.table).
