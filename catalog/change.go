@@ -451,7 +451,7 @@ func (c *Catalog) put(b *pebble.Batch, dec *decision) (undo func(), err error) {
 			if err := t.saveRecord(b, c.cold(t.id)); err != nil { // brings the record up to date
 				return undo, err
 			}
-			d.Record, d.Buffered = t.record, savedBuffer{t.buf.rows, t.buf.bytes, t.buf.oldest}
+			d.Record, d.Buffered = t.record, savedBuffer{Rows: t.buf.rows, Bytes: t.buf.bytes, Oldest: t.buf.oldest}
 		}
 		v, jerr := json.Marshal(d)
 		err = firstError(err, jerr, b.Delete(idKey(prefixTable, d.Record.ID), nil), b.Set(idKey(prefixDropped, d.Record.ID), v, nil))

@@ -227,6 +227,9 @@ func (t *Table) saveRecord(b *pebble.Batch, cold *coldState) error {
 	r.Rows, r.Flushed, r.Trimmed, r.Since, r.Dropped = max(0, t.rows.Load()), cold.flushed, cold.trimmed, cold.since, index.Seq(t.forgotten.Load())
 	r.Last = index.Seq(t.lastSeq.Load())
 	r.Low, r.Known = knownInstants(cold.tl)
+	if r.Waits != nil && cold.flushed >= r.Waits.Last {
+		r.Waits = nil
+	}
 	if t.gone != nil {
 		return t.saveGone(b)
 	}

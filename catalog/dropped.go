@@ -41,6 +41,7 @@ type savedBuffer struct {
 	Rows   int64     `json:"rows"`
 	Bytes  int64     `json:"bytes"`
 	Oldest time.Time `json:"oldest"`
+	Last   index.Seq `json:"last,omitempty"` // in tableRecord.Waits: the last commit or adoption before the drop
 }
 
 // droppedDatabase is what the hot tier keeps of a database that can be brought back.
@@ -220,6 +221,10 @@ func (c *Catalog) undrop(ctx context.Context, list []droppedTable, db *droppedDa
 		if ok, err := c.store.HasFolder(folder); err != nil || !ok {
 			return nil, firstError(err, fmt.Errorf("%w: the folder %s of dropped table %s.%s is gone", ErrExpired, c.path(folder), r.Database, r.Name))
 		}
+		if r.Waits = nil; d.Buffered.Rows > 0 {
+			d.Buffered.Last = r.Last
+			r.Waits = &d.Buffered
+		}
 		r.Dir, r.Version = join(escapeName(r.Database), escapeName(r.Name)), r.Version+1
 		if err := c.vacate(ctx, c.object(r.Dir)); err != nil {
 			return nil, err
@@ -276,15 +281,9 @@ func (c *Catalog) undrop(ctx context.Context, list []droppedTable, db *droppedDa
 		if err != nil {
 			return nil, err
 		}
-		if t.intent != nil && t.broken == nil {
-			t.slices.Lock()
-			err := t.resolveIntent(ctx)
-			t.slices.Unlock()
-			if err != nil {
-				return nil, fmt.Errorf("table %s: %w", t, err)
-			}
+		if err := t.finish(ctx); err != nil { // the next flush or start does it
+			c.log.Error("end what was unfinished in a table that was brought back; it is repeated", "table", t.String(), "err", err)
 		}
-		c.restoreBuffered(t, d.Buffered)
 		c.mu.Lock()
 		c.byID[t.id] = t
 		c.watch(t)

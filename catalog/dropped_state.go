@@ -76,7 +76,10 @@ func (c *Catalog) flushDropped(ctx context.Context) error {
 
 func (c *Catalog) flushDroppedTable(ctx context.Context, d *droppedTable) error {
 	at := d.Record
-	at.Dir = d.Folder
+	if at.Dir = d.Folder; d.Buffered.Rows > 0 {
+		w := d.Buffered
+		at.Waits, w.Last = &w, at.Last
+	}
 	t, err := c.openFolder(ctx, &at, d)
 	if err != nil || t == nil {
 		return firstError(err, storage.ErrNotExist)
@@ -87,11 +90,7 @@ func (c *Catalog) flushDroppedTable(ctx context.Context, d *droppedTable) error 
 		c.setCold(t.id, nil)
 		c.viewMu.Unlock()
 	}()
-	c.restoreBuffered(t, d.Buffered)
-	t.slices.Lock()
-	err = t.resolveIntent(ctx)
-	t.slices.Unlock()
-	if err == nil {
+	if err = t.finish(ctx); err == nil {
 		err = c.flushLinked(ctx, flushOrder{reason: "stop"}, []*Table{t})
 	}
 	if err != nil {
@@ -102,21 +101,11 @@ func (c *Catalog) flushDroppedTable(ctx context.Context, d *droppedTable) error 
 	return firstError(err, c.putEntry(idKey(prefixDropped, d.Record.ID), v))
 }
 
-// restoreBuffered has a table know again what waited of it when it was dropped.
-func (c *Catalog) restoreBuffered(t *Table, w savedBuffer) {
-	c.commitMu.Lock()
-	defer c.commitMu.Unlock()
-	if w.Rows > 0 {
-		t.noteBuffered(w.Rows, w.Bytes, w.Oldest)
-		t.lastSeq.Store(max(t.lastSeq.Load(), uint64(t.record.Last)))
-	}
-}
-
 // saveGone is saveRecord for a dropped table whose rows are being written.
 func (t *Table) saveGone(b *pebble.Batch) error {
 	dir := t.gone.Record.Dir
 	t.gone.Record = t.record
-	t.gone.Record.Dir = dir
+	t.gone.Record.Dir, t.gone.Record.Waits = dir, nil
 	v, err := json.Marshal(t.gone)
 	if err != nil {
 		return err

@@ -234,3 +234,46 @@ func TestStopKeepsDropped(t *testing.T) {
 	require.Contains(t, goneState(t, c), "[3 x 3]")
 	require.NoError(t, c.Close(ctx))
 }
+
+// Rows that waited when their table was dropped wait again when it is back, after a kill too, although all others were flushed meanwhile.
+func TestUndropWaits(t *testing.T) {
+	ctx := context.Background()
+	fs := newCloneFS()
+	c := testOpen(t, fs, Options{})
+	require.NoError(t, c.CreateDatabase(ctx, "d", nil))
+	for _, name := range []string{"t", "u"} {
+		_, err := c.CreateTable(ctx, "d", name, testSpec())
+		require.NoError(t, err)
+		require.NoError(t, ddlInsert("d."+name, 1).do(ctx, c))
+	}
+	require.NoError(t, c.DropTable(ctx, "d", "t"))
+	require.NoError(t, ddlInsert("d.u", 2).do(ctx, c))
+	require.NoError(t, c.Flush(ctx, "test"))
+	_, err := c.Undrop(ctx, "d", "t", "")
+	require.NoError(t, err)
+	waiting := func(want int64) {
+		t.Helper()
+		var rows int64
+		for _, w := range c.Waiting() {
+			require.Equal(t, "t", w.Table.Name())
+			rows += w.Rows
+		}
+		require.Equal(t, want, rows)
+		require.Equal(t, "[1 x 1]", scanAll(t, c, ddlTable(c, "d.t")))
+	}
+	waiting(1)
+	for range 2 { // kills
+		left := fs.CrashClone(vfs.CrashCloneCfg{})
+		c = testOpen(t, left, Options{})
+		waiting(1)
+		fs = &cloneFS{MemFS: left}
+	}
+	require.NoError(t, c.Close(ctx))
+	require.NoError(t, fs.RemoveAll("data/state"))
+	c = testOpen(t, fs, Options{})
+	waiting(0)
+	require.NoError(t, ddlInsert("d.t", 2).do(ctx, c))
+	require.NoError(t, c.Flush(ctx, "test"))
+	require.Empty(t, c.Waiting())
+	require.NoError(t, c.Close(ctx))
+}

@@ -663,6 +663,7 @@ func (w *everyWorld) walk(dir, table string, keep, known map[string]bool) error 
 		case strings.HasPrefix(rel, ".hoodie"):
 			in := storage.InstantTime(n)
 			switch folder := strings.TrimSuffix(strings.TrimSuffix(rel, n), "/"); {
+			case rel == ".hoodie/lock" && strings.Contains(table, droppedFolder): // goes when the table comes back
 			case rel == ".hoodie/lock", rel == ".hoodie/hoodie.properties.backup":
 				return left()
 			case folder == stagedFolder && rel != keptFolder, folder == ".hoodie/.heartbeat" && !w.foreign.has(in), folder == ".hoodie/.temp" && !w.foreign.has(in):

@@ -130,20 +130,10 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 	unfinished := false
 	for _, t := range c.tablesByID() {
 		unfinished = unfinished || t.intent != nil
-		t.slices.Lock()
-		var err error
-		if t.broken == nil {
-			err = firstError(t.clearLock(ctx), t.resolveIntent(ctx), t.clearEnded(ctx))
-		}
-		t.slices.Unlock()
+		err := t.finish(ctx)
 		if errors.Is(err, ErrBusy) {
 			c.log.Error("an unfinished flush waits for the table's lock", "table", t.String(), "err", err)
-			continue
-		}
-		if err == nil && t.broken == nil {
-			err = t.removeStaged(ctx)
-		}
-		if err != nil {
+		} else if err != nil {
 			return fmt.Errorf("table %s: %w", t, err)
 		}
 	}
@@ -167,6 +157,26 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 		// Other engines may see some tables of a transaction after it and others before it: one flush puts that right.
 		if err := c.TryFlush(ctx, "an unfinished flush was found at the start"); err != nil {
 			c.log.Error("flush after the start; it is tried again", "err", err)
+		}
+	}
+	return nil
+}
+
+// finish ends what an earlier run left unfinished in the folder of a table that was opened.
+func (t *Table) finish(ctx context.Context) error {
+	if t.broken != nil {
+		return nil
+	}
+	t.slices.Lock()
+	defer t.slices.Unlock()
+	return firstCall(ctx, t.clearLock, t.resolveIntent, t.clearEnded, t.removeStaged)
+}
+
+// firstCall calls one function after the other until one fails.
+func firstCall(ctx context.Context, list ...func(context.Context) error) error {
+	for _, f := range list {
+		if err := f(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -424,6 +434,11 @@ func (c *Catalog) openFolder(ctx context.Context, r *tableRecord, gone *droppedT
 			return nil, fmt.Errorf("table %s: %w", d, err)
 		}
 	}
+	if w := r.Waits; w != nil && w.Last > r.Flushed {
+		c.commitMu.Lock()
+		t.noteBuffered(w.Rows, w.Bytes, w.Oldest)
+		c.commitMu.Unlock()
+	}
 	t.noteFolder(stamp)
 	return t, nil
 }
@@ -472,6 +487,11 @@ func (t *Table) stale(ctx context.Context, r *tableRecord, tl *timeline.Timeline
 	return stale, nil
 }
 
+// waitsSince tells whether a commit of the table is counted among the rows that waited when it was dropped; called before the catalog is shared.
+func (t *Table) waitsSince(seq index.Seq) bool {
+	return t.record.Waits != nil && seq <= t.record.Waits.Last
+}
+
 // loadJournal finds out which commits are not flushed.
 func (c *Catalog) loadJournal() error {
 	floor, err := c.meta(metaFloor)
@@ -504,7 +524,7 @@ func (c *Catalog) loadJournal() error {
 				continue
 			}
 			t.lastSeq.Store(max(t.lastSeq.Load(), uint64(seq)))
-			if seq > c.cold(t.id).flushed && ct.rows > 0 {
+			if seq > c.cold(t.id).flushed && ct.rows > 0 && !t.waitsSince(seq) {
 				t.noteBuffered(int64(ct.rows), int64(ct.bytes), seqTime(seq))
 				waiting = append(waiting, t)
 			}

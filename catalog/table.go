@@ -138,6 +138,8 @@ type tableRecord struct {
 	Last     index.Seq             `json:"last,omitempty"`    // last commit or adoption when the record was written
 	Doubled  bool                  `json:"doubled,omitempty"` // some rows may have equal keys: the index names one of them
 	Draft    bool                  `json:"draft,omitempty"`   // it has rows, but the change that makes it known is not decided
+	// Waits are rows that waited when the table was dropped and it was brought back: the journal may be trimmed up to later commits.
+	Waits *savedBuffer `json:"waits,omitempty"`
 	// Unindexed: the hot tier has nothing of its rows, which all stand in its files.
 	Unindexed bool       `json:"unindexed,omitempty"`
 	Def       definition `json:"def"`
