@@ -335,6 +335,9 @@ func (c *Catalog) PurgeDropped(ctx context.Context) error {
 func (c *Catalog) purge(ctx context.Context, id index.TableID, now time.Time) error {
 	c.ddl.Lock()
 	defer c.ddl.Unlock()
+	if err := c.finishChanges(ctx); err != nil { // they may move the folder
+		return err
+	}
 	v, closer, err := c.db.Get(idKey(prefixDropped, id))
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil // brought back meanwhile
