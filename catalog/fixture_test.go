@@ -213,13 +213,8 @@ var fixtureReads = map[string]struct {
 		"asof_20261130103605050": "0.15.0 lets a delete with a lower ordering value than the base row's remove it",
 		"asof_20261130103607851": "0.15.0 lets a delete with a lower ordering value than the base row's remove it",
 	}},
-	"v6_cow_schema_on_read":        {refused: "schema-on-read"},
-	"v8_cow_schema_on_read":        {refused: "schema-on-read"},
-	"v6_mor_overwrite_nondefaults": {refused: "OverwriteNonDefaultsWithLatestAvroPayload"},
-	"v8_mor_overwrite_nondefaults": {refused: "OverwriteNonDefaultsWithLatestAvroPayload"},
-	"v9_mor_overwrite_nondefaults": {refused: "IGNORE_DEFAULTS"},
-	"v8_mor_sql_partial":           {refused: "IS_PARTIAL"},
-	"v9_mor_sql_partial":           {refused: "IS_PARTIAL"},
+	"v6_cow_schema_on_read": {refused: "schema-on-read"},
+	"v8_cow_schema_on_read": {refused: "schema-on-read"},
 }
 
 // fixtureNames gives all tables that Hudi wrote.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -111,6 +112,7 @@ type tableDef struct {
 	properties timeline.Properties // of an attached table, as the definition was made of them
 	behind     string              // what another engine's schema has that it does not: see Table.setDef
 	merge      storage.Ordering
+	rules      storage.MergeRules
 }
 
 // tableIndex is a secondary index with its number in the index keyspace.
@@ -307,10 +309,10 @@ func (c *Catalog) compile(r *tableRecord, p timeline.Properties) (*tableDef, err
 	if p != nil {
 		d.lockFolder = p.LockFolder(d.dir)
 		d.urlCode = p.URLEncode()
-		mode, payload := p.Ordering()
-		d.payload = payload
+		m := p.Merging()
+		d.payload = m.Payload
 		if spec.Attached {
-			d.merge, d.zone, d.properties = mode, p.Timezone(), p
+			d.merge, d.rules, d.zone, d.properties = m.Ordering, m.Rules, p.Timezone(), p
 			if d.layout, err = p.Layout(); err != nil {
 				return nil, fmt.Errorf("table %s.%s: %w", r.Database, r.Name, err)
 			}
@@ -325,8 +327,11 @@ func (c *Catalog) compile(r *tableRecord, p timeline.Properties) (*tableDef, err
 		if d.layout != timeline.Layout1 {
 			d.readOnly = "table version " + p[timeline.KeyVersion]
 		}
-		if d.payload != "" {
+		switch {
+		case d.payload != "":
 			d.readOnly = "payload class " + d.payload
+		case !reflect.DeepEqual(d.rules, storage.MergeRules{}):
+			d.readOnly = "rows merge by other rules than commit time or one ordering field"
 		}
 	}
 	return d, nil

@@ -363,14 +363,19 @@ func TestBlockKinds(t *testing.T) {
 		require.Equal(t, Row{"u", "9", nil, `{"id": 1}`}, row)
 	}
 
+	several := LogDelete{"k", "p", []OrderingValue{{int64(5), Type{Kind: Int64}}, {}, {"x", Type{Kind: String}}}, Type{}}
+	b, err := appendDelete(nil, &several)
+	require.NoError(t, err)
+	read, end, err := parseDelete(b, 0)
+	require.NoError(t, err)
+	require.Equal(t, len(b), end)
+	require.Equal(t, several, read)
+
 	for what, b := range map[string][]byte{
-		"IS_PARTIAL":                   rawBlock(BlockAvro, map[uint32]string{0: "5", 2: schema, 7: "true"}, content),
-		"COMPACTED_BLOCK_TIMES":        rawBlock(BlockAvro, map[uint32]string{0: "5", 2: schema, 4: "3,4"}, content),
-		"log block type 9":             rawBlock(9, map[uint32]string{0: "5", 2: schema}, content),
-		"data block of version 0":      rawBlock(BlockAvro, map[uint32]string{0: "5", 2: schema}, make([]byte, 8)),
-		"delete block of version 2":    rawBlock(BlockDelete, map[uint32]string{0: "5"}, []byte{0, 0, 0, 2, 0, 0, 0, 0}),
-		"delete with several ordering": rawBlock(BlockDelete, map[uint32]string{0: "5"}, []byte{0, 0, 0, 3, 0, 0, 0, 4, 2, 0, 0, 24}),
-		"log format version 0":         append([]byte(logMagic), 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18),
+		"log block type 9":          rawBlock(9, map[uint32]string{0: "5", 2: schema}, content),
+		"data block of version 0":   rawBlock(BlockAvro, map[uint32]string{0: "5", 2: schema}, make([]byte, 8)),
+		"delete block of version 2": rawBlock(BlockDelete, map[uint32]string{0: "5"}, []byte{0, 0, 0, 2, 0, 0, 0, 0}),
+		"log format version 0":      append([]byte(logMagic), 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 18),
 	} {
 		blocks, err := readBytes(b)
 		if err == nil {

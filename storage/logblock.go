@@ -89,12 +89,6 @@ func (b *LogBlock) supported() error {
 	default:
 		return refuse("log block " + b.Type.String())
 	}
-	if b.Partial {
-		return refuse("log block of partial updates (IS_PARTIAL)")
-	}
-	if b.Compacted != "" {
-		return refuse("log block of a log compaction (COMPACTED_BLOCK_TIMES)")
-	}
 	return nil
 }
 
@@ -185,9 +179,16 @@ func (b *LogBlock) Rows(want *Schema) iter.Seq2[Row, error] {
 type LogDelete struct {
 	Key       string
 	Partition string
-	// Ordering is the value of the ordering field that the delete carries; nil: none, the delete always wins.
+	// Ordering is the value of the ordering field that the delete carries, a []OrderingValue where the table has several; nil: none, the
+	// delete always wins.
 	Ordering     any
 	OrderingType Type // type of Ordering
+}
+
+// OrderingValue is the value of one of several ordering fields.
+type OrderingValue struct {
+	Value any // nil: NULL
+	Type  Type
 }
 
 // Branches of the union in which a delete carries its ordering value.
@@ -205,6 +206,8 @@ const (
 	wrapTimeMicros
 	wrapTimestampMicros
 	wrapArray
+
+	wrapLocalDate = wrapArray // among several values
 
 	wrapDecimalScale, wrapDecimalPrecision = 15, 30
 )
@@ -286,20 +289,20 @@ func parseDelete(b []byte, i int) (d LogDelete, next int, err error) {
 		return d, i, nil
 	}
 	if branch == wrapArray {
-		return d, 0, fmt.Errorf("%w: delete with several ordering values", ErrUnsupported)
+		values, i, err := parseOrderingValues(b, i)
+		if len(values) > 0 {
+			d.Ordering = values
+		}
+		return d, i, err
 	}
 	w, ok := deleteWrappers[branch]
 	if !ok {
 		return d, 0, fmt.Errorf("ordering value of branch %d", branch)
 	}
+	if d.Ordering, i, err = w.read(b, i); err != nil {
+		return d, 0, err
+	}
 	d.OrderingType = w.typ
-	o := op{node: &avroType{kind: w.kind, logical: w.logical, precision: w.typ.Precision, scale: w.typ.Scale}}
-	if err := o.resolve(w.typ); err != nil {
-		return d, 0, err
-	}
-	if d.Ordering, i, err = o.value(b, i, ""); err != nil {
-		return d, 0, err
-	}
 	if branch == wrapInt && d.Ordering == int32(0) {
 		// The value that says "no ordering value".
 		d.Ordering, d.OrderingType = nil, Type{}
@@ -307,10 +310,60 @@ func parseDelete(b []byte, i int) (d LogDelete, next int, err error) {
 	return d, i, nil
 }
 
+// parseOrderingValues reads the wrapper of several ordering values, whose union is that of a delete but for its last branch.
+func parseOrderingValues(b []byte, i int) (values []OrderingValue, next int, err error) {
+	branch, i := avroVar(b, i)
+	switch {
+	case i < 0:
+		return nil, 0, errAvroShort
+	case branch == 0:
+		return nil, i, nil
+	case branch != 1:
+		return nil, 0, errAvroUnion
+	}
+	for {
+		n, next, err := avroCount(b, i)
+		if err != nil || n == 0 {
+			return values, next, err
+		}
+		i = next
+		for range n {
+			var v OrderingValue
+			branch, next := avroVar(b, i)
+			if i = next; i < 0 {
+				return nil, 0, errAvroShort
+			}
+			if branch != wrapNull {
+				w, ok := deleteWrappers[branch]
+				if branch == wrapLocalDate {
+					w, ok = deleteWrappers[wrapDate], true
+				}
+				if !ok {
+					return nil, 0, fmt.Errorf("ordering value of branch %d", branch)
+				}
+				if v.Value, i, err = w.read(b, i); err != nil {
+					return nil, 0, err
+				}
+				v.Type = w.typ
+			}
+			values = append(values, v)
+		}
+	}
+}
+
 type deleteWrapper struct {
 	kind    avroKind
 	logical string
 	typ     Type
+}
+
+// read decodes the value of a wrapper.
+func (w *deleteWrapper) read(b []byte, i int) (any, int, error) {
+	o := op{node: &avroType{kind: w.kind, logical: w.logical, precision: w.typ.Precision, scale: w.typ.Scale}}
+	if err := o.resolve(w.typ); err != nil {
+		return nil, 0, err
+	}
+	return o.value(b, i, "")
 }
 
 var deleteWrappers = map[int64]deleteWrapper{
@@ -332,17 +385,42 @@ func appendDelete(dst []byte, d *LogDelete) ([]byte, error) {
 	for _, s := range []string{d.Key, d.Partition} {
 		dst = append(appendVar(append(dst, 2), int64(len(s))), s...)
 	}
-	bad := func() error { return fmt.Errorf("ordering value %T of type %s", d.Ordering, d.OrderingType) }
+	values, several := d.Ordering.([]OrderingValue)
+	if !several {
+		if d.Ordering == nil {
+			return append(appendVar(dst, wrapInt), 0), nil
+		}
+		return appendOrdering(dst, d.Ordering, d.OrderingType)
+	}
+	dst = appendVar(dst, wrapArray)
+	dst = append(dst, 2)
+	dst = appendVar(dst, int64(len(values)))
+	for _, v := range values {
+		if v.Value == nil {
+			dst = append(dst, wrapNull)
+			continue
+		}
+		var err error
+		if dst, err = appendOrdering(dst, v.Value, v.Type); err != nil {
+			return dst, err
+		}
+	}
+	if len(values) > 0 {
+		dst = append(dst, 0)
+	}
+	return dst, nil
+}
+
+// appendOrdering appends a value in the wrapper of its type, behind the wrapper's branch.
+func appendOrdering(dst []byte, v any, t Type) ([]byte, error) {
+	bad := func() error { return fmt.Errorf("ordering value %T of type %s", v, t) }
 	wrap := func(branch int64) { dst = appendVar(dst, branch) }
-	switch x := d.Ordering.(type) {
-	case nil:
-		wrap(wrapInt)
-		return append(dst, 0), nil
+	switch x := v.(type) {
 	case bool:
 		wrap(wrapBool)
 		return append(dst, boolByte(x)), nil
 	case int32:
-		if d.OrderingType.Kind == Date {
+		if t.Kind == Date {
 			wrap(wrapDate)
 		} else {
 			wrap(wrapInt)
@@ -365,8 +443,8 @@ func appendDelete(dst []byte, d *LogDelete) ([]byte, error) {
 		wrap(wrapString)
 		return append(appendVar(dst, int64(len(x))), x...), nil
 	case decimal128.Num:
-		n, exact := rescaleDecimal(x, d.OrderingType.Scale, wrapDecimalScale)
-		if !exact || d.OrderingType.Kind != Decimal {
+		n, exact := rescaleDecimal(x, t.Scale, wrapDecimalScale)
+		if !exact || t.Kind != Decimal {
 			return dst, bad()
 		}
 		wrap(wrapDecimal)

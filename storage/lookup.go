@@ -39,17 +39,22 @@ func (r *Reader) lookup(ctx context.Context, dir string, fs *FileSlice, sc *Scan
 		if m != nil {
 			entries[i] = m.find(key)
 		}
-		if at := entries[i]; at < 0 || m.orders != nil && m.orders[at].kind != orderNone {
+		if at := entries[i]; at < 0 || m.asksBase(at) {
 			ask = append(ask, i)
 		}
 	}
 	found := baseRows{at: map[string]int{}}
+	var order []Field
+	if m != nil && m.orders != nil {
+		order = sc.orderFields()
+	}
 	if base := sc.base(fs); base != nil && len(ask) > 0 {
-		if found, err = r.findBase(ctx, objectName(dir, fs.Partition, base.Name), sc, m != nil && m.orders != nil, keys, rows, ask); err != nil {
+		if found, err = r.findBase(ctx, objectName(dir, fs.Partition, base.Name), sc, order, keys, rows, ask); err != nil {
 			return Batch{}, err
 		}
 	}
 	var live []int32 // entries whose rows are wanted
+	var mixed []mixedRow
 	place := make([]int, len(keys))
 	for i, key := range keys {
 		place[i] = -1
@@ -60,11 +65,18 @@ func (r *Reader) lookup(ctx context.Context, dir string, fs *FileSlice, sc *Scan
 		at, inBase := found.at[key]
 		if e := entries[i]; e >= 0 {
 			if inBase {
-				order := orderValue{kind: orderNull}
-				if found.order >= 0 {
-					order = orderAt(found.batch.Columns[found.order], at)
+				wins := true
+				if len(found.order) > 0 {
+					value := orderOfRow(found.batch, found.order, at)
+					wins = m.overBase(e, &value)
 				}
-				inBase = !m.overBase(e, &order)
+				if m.combined != nil && !m.entries[e].deleted {
+					place[i] = len(mixed)
+					mixed = append(mixed, mixedRow{int32(at), e, wins})
+					entries[i] = entryMixed
+					continue
+				}
+				inBase = !wins
 			}
 			if !inBase {
 				if m.entries[e].deleted {
@@ -91,7 +103,13 @@ func (r *Reader) lookup(ctx context.Context, dir string, fs *FileSlice, sc *Scan
 	if len(found.at) > 0 {
 		fromBase.Columns = found.batch.Columns[:len(sc.Schema.Fields)]
 	}
-	if len(live) == 0 && inOrder(place, found.batch.Rows) {
+	var both Batch
+	if len(mixed) > 0 {
+		if both, err = m.combined.mix(mixed, sc.Schema, found.batch); err != nil {
+			return Batch{}, err
+		}
+	}
+	if len(live)+len(mixed) == 0 && inOrder(place, found.batch.Rows) {
 		return fromBase, nil
 	}
 	out := NewBuilder(sc.Schema)
@@ -100,8 +118,11 @@ func (r *Reader) lookup(ctx context.Context, dir string, fs *FileSlice, sc *Scan
 			continue
 		}
 		from := fromBase
-		if entries[i] >= 0 {
+		switch {
+		case entries[i] >= 0:
 			from = logs
+		case entries[i] == entryMixed:
+			from = both
 		}
 		if err := out.AppendFrom(from, place[i]); err != nil {
 			return Batch{}, err
@@ -109,6 +130,9 @@ func (r *Reader) lookup(ctx context.Context, dir string, fs *FileSlice, sc *Scan
 	}
 	return out.Batch(), nil
 }
+
+// entryMixed stands for an entry whose row is put together with that of the base file.
+const entryMixed = -2
 
 // inOrder tells whether the places that are not -1 are those of n rows, one after the other.
 func inOrder(place []int, n int) bool {
@@ -127,12 +151,12 @@ func inOrder(place []int, n int) bool {
 // baseRows is rows of a base file with the places of their keys in the batch.
 type baseRows struct {
 	batch Batch
-	order int // column of the ordering field, -1: not read
+	order []int // columns of the ordering fields; nil: not read
 	at    map[string]int
 }
 
 // findBase reads the rows of the keys with the numbers in ask from a base file.
-func (r *Reader) findBase(ctx context.Context, name string, sc *Scan, order bool, keys []string, rows []int64, ask []int) (baseRows, error) {
+func (r *Reader) findBase(ctx context.Context, name string, sc *Scan, order []Field, keys []string, rows []int64, ask []int) (baseRows, error) {
 	out := baseRows{at: map[string]int{}}
 	e, err := r.base(ctx, name)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
@@ -34,6 +35,7 @@ const (
 	orderFloat                   // f
 	orderText                    // s
 	orderNumber                  // dec
+	orderList                    // list: several ordering fields
 )
 
 type orderValue struct {
@@ -42,9 +44,10 @@ type orderValue struct {
 	f    float64
 	dec  decimal128.Num
 	s    string
+	list *[]orderValue
 }
 
-// compare orders two values of one ordering field, NULL first.
+// compare orders two values of the ordering fields, NULL first.
 func (a *orderValue) compare(b *orderValue) int {
 	if a.kind != b.kind {
 		return cmp.Compare(a.kind, b.kind)
@@ -58,6 +61,12 @@ func (a *orderValue) compare(b *orderValue) int {
 		return strings.Compare(a.s, b.s)
 	case orderNumber:
 		return a.dec.Cmp(b.dec)
+	case orderList:
+		for i := range min(len(*a.list), len(*b.list)) {
+			if c := (*a.list)[i].compare(&(*b.list)[i]); c != 0 {
+				return c
+			}
+		}
 	}
 	return 0
 }
@@ -116,13 +125,40 @@ func orderAt(a arrow.Array, row int) orderValue {
 	return orderOf(Batch{Columns: []arrow.Array{a}}.Value(0, row))
 }
 
+// orderOfRow reads the ordering value of a row from the columns of the ordering fields.
+func orderOfRow(b Batch, columns []int, row int) orderValue {
+	if len(columns) == 1 {
+		return orderAt(b.Columns[columns[0]], row)
+	}
+	list := make([]orderValue, len(columns))
+	for i, c := range columns {
+		list[i] = orderAt(b.Columns[c], row)
+	}
+	return orderValue{kind: orderList, list: &list}
+}
+
 // orderOfDelete gives the value of a delete if its type is that of the ordering field. Another type compares with
 // nothing; Hudi lets such a delete win. A timestamp stands in a delete as a long or as a timestamp, a date as an int or
 // as a date.
-func orderOfDelete(d *LogDelete, field Type) orderValue {
-	if d.Ordering == nil {
+func orderOfDelete(d *LogDelete, fields []Field) orderValue {
+	values, several := d.Ordering.([]OrderingValue)
+	if d.Ordering == nil || several != (len(fields) > 1) {
 		return orderValue{}
 	}
+	if several {
+		list := make([]orderValue, len(fields))
+		if len(values) != len(fields) {
+			return orderValue{}
+		}
+		for i, v := range values {
+			one := LogDelete{Ordering: v.Value, OrderingType: v.Type}
+			if list[i] = orderOfDelete(&one, fields[i:i+1]); list[i].kind == orderNone {
+				return orderValue{}
+			}
+		}
+		return orderValue{kind: orderList, list: &list}
+	}
+	field := fields[0].Type
 	from := d.OrderingType.Kind
 	switch {
 	case from == Decimal && field.Kind == Decimal:
@@ -148,13 +184,23 @@ type loadedBlock struct {
 	schema int // number of the block's schema among those of the logs
 }
 
+// mergeSpec says how the versions of a record merge.
+type mergeSpec struct {
+	rules *MergeRules
+	event bool    // the larger ordering value wins
+	order []Field // ordering fields, also where they matter to deletes alone; nil: values are not compared
+	// full has the columns of whole rows where rows are put together from the columns of several versions, else it is nil.
+	full *Schema
+	// always has every delete win: Hudi does so in a slice with partial updates.
+	always bool
+}
+
 // merger builds mergedLogs.
 type merger struct {
-	m      *mergedLogs
-	event  bool // by event time
-	field  string
-	typ    Type // of the ordering field
-	probes []*probe
+	mergeSpec
+	m        *mergedLogs
+	probes   []*probe
+	decoders []*columnDecoder // by schema; where columns are combined
 }
 
 // logEntry is the version of a record that won in the logs.
@@ -172,9 +218,12 @@ type mergedLogs struct {
 	types   []func() (*avroType, error) // Avro schemas of the records, parsed when first needed
 	index   map[string]int32
 	entries []logEntry
-	orders  []orderValue // of the entries; nil unless merged by event time
+	orders  []orderValue // of the entries; nil unless ordering values are compared
+	event   bool         // they decide between rows, too
 	live    []int32      // entries that are no deletes
 	bytes   int64        // memory held, without the columns
+	// combined has the columns of the entries where rows are put together from several versions, else it is nil.
+	combined *combinedRows
 
 	cols columnCache
 }
@@ -182,33 +231,46 @@ type mergedLogs struct {
 // probe reads from a record what merging needs.
 type probe struct {
 	p                              *program
-	key, deleted, operation, order int32 // columns of p; -1: none
+	key, deleted, operation, order int32   // columns of p; -1: none
+	orders                         []int32 // of several ordering fields; order is -1 then
+	marked                         int32   // column of the field that marks deletes, -1: none
+	marker                         string
 }
 
-func newProbe(parsed func() (*avroType, error), event bool, field string, typ Type) (*probe, error) {
+func newProbe(parsed func() (*avroType, error), spec *mergeSpec) (*probe, error) {
 	t, err := parsed()
 	if err != nil {
 		return nil, err
 	}
-	pr := &probe{key: 0, deleted: -1, operation: -1, order: -1}
+	pr := &probe{key: 0, deleted: -1, operation: -1, order: -1, marked: -1, marker: spec.rules.DeleteMarker}
 	want := &Schema{Fields: []Field{{Name: ColRecordKey, Type: Type{Kind: String}}}}
-	for _, f := range t.fields {
-		switch f.name {
-		case colDeleted:
-			if inner, _ := f.typ.optional(); inner.kind == avroBool {
-				pr.deleted = int32(len(want.Fields))
-				want.Fields = append(want.Fields, Field{Name: f.name, Type: Type{Kind: Bool}})
-			}
-		case colOperation:
-			if inner, _ := f.typ.optional(); inner.kind == avroString {
-				pr.operation = int32(len(want.Fields))
-				want.Fields = append(want.Fields, Field{Name: f.name, Type: Type{Kind: String}})
-			}
+	add := func(f Field) int32 {
+		if at := want.Index(f.Name); at >= 0 {
+			return int32(at)
+		}
+		want.Fields = append(want.Fields, f)
+		return int32(len(want.Fields) - 1)
+	}
+	if len(spec.order) == 1 {
+		pr.order = add(spec.order[0])
+	} else {
+		for _, f := range spec.order {
+			pr.orders = append(pr.orders, add(f))
 		}
 	}
-	if event {
-		pr.order = int32(len(want.Fields))
-		want.Fields = append(want.Fields, Field{Name: field, Type: typ})
+	for _, f := range t.fields {
+		inner, _ := f.typ.optional()
+		switch {
+		case f.name == colDeleted && inner.kind == avroBool:
+			pr.deleted = add(Field{Name: f.name, Type: Type{Kind: Bool}})
+		case f.name == colOperation && inner.kind == avroString:
+			pr.operation = add(Field{Name: f.name, Type: Type{Kind: String}})
+		case f.name == spec.rules.DeleteField:
+			if inner.kind != avroString {
+				return nil, fmt.Errorf("%w: deletes marked by field %s, which is a %s", ErrUnsupported, f.name, inner.kind)
+			}
+			pr.marked = add(Field{Name: f.name, Type: Type{Kind: String}})
+		}
 	}
 	if pr.p, err = compileProgram(t, want); err != nil {
 		return nil, err
@@ -220,6 +282,14 @@ func newProbe(parsed func() (*avroType, error), event bool, field string, typ Ty
 // read walks over one record. The key shares rec's memory.
 func (pr *probe) read(rec []byte) (key string, deleted bool, order orderValue, err error) {
 	order.kind = orderNull
+	var list []orderValue
+	if pr.orders != nil {
+		list = make([]orderValue, len(pr.orders))
+		for i := range list {
+			list[i].kind = orderNull
+		}
+		order = orderValue{kind: orderList, list: &list}
+	}
 	i, found := 0, false
 	for k := range pr.p.ops {
 		o := &pr.p.ops[k]
@@ -238,20 +308,25 @@ func (pr *probe) read(rec []byte) (key string, deleted bool, order orderValue, e
 			if order.i, i = avroVar(rec, i); i < 0 {
 				err = errAvroShort
 			}
-		case (o.col == pr.key || o.col == pr.operation || o.col == pr.order) && o.code == opString:
+		case o.code == opString && (o.col == pr.key || o.col == pr.operation || o.col == pr.order || o.col == pr.marked):
 			from, to := avroSpan(rec, i)
 			if to < 0 {
 				return key, false, order, errAvroShort
 			}
 			text := textOf(rec[from:to])
-			switch o.col {
-			case pr.key:
+			if o.col == pr.key {
 				key, found = text, true
-			case pr.order:
+			}
+			if o.col == pr.order {
 				order.kind, order.s = orderText, text
-			default:
+			}
+			if o.col == pr.operation {
 				deleted = deleted || text == "D" || text == "-U"
 			}
+			if o.col == pr.marked {
+				deleted = deleted || text == pr.marker
+			}
+			pr.noteOrder(list, o.col, text)
 			i = to
 		default:
 			var x any
@@ -264,6 +339,7 @@ func (pr *probe) read(rec []byte) (key string, deleted bool, order orderValue, e
 			case pr.deleted:
 				deleted = deleted || x == true
 			}
+			pr.noteOrder(list, o.col, x)
 		}
 		if err != nil {
 			return key, false, order, pr.p.failed(o, err)
@@ -273,6 +349,15 @@ func (pr *probe) read(rec []byte) (key string, deleted bool, order orderValue, e
 		return key, false, order, fmt.Errorf("%w: a log record without a record key (hoodie.populate.meta.fields=false)", ErrUnsupported)
 	}
 	return key, deleted, order, nil
+}
+
+// noteOrder sets the value of one of several ordering fields.
+func (pr *probe) noteOrder(list []orderValue, column int32, x any) {
+	for i := range list {
+		if pr.orders[i] == column {
+			list[i] = orderOf(x)
+		}
+	}
 }
 
 // queue gives the blocks to merge: those of instants that count, less those that a later command block takes back.
@@ -296,17 +381,65 @@ func (d *logData) queue(counts func(InstantTime) bool) []*loadedBlock {
 			}
 		}
 	}
+	if slices.ContainsFunc(out, func(b *loadedBlock) bool { return b.Compacted != "" }) {
+		return compacted(out)
+	}
+	return out
+}
+
+// compacted leaves out the blocks that a log compaction wrote again, and puts what it wrote into the place of the first of them.
+func compacted(queue []*loadedBlock) []*loadedBlock {
+	byInstant := map[InstantTime][]*loadedBlock{}
+	var instants []InstantTime
+	for _, b := range queue {
+		if byInstant[b.Instant] == nil {
+			instants = append(instants, b.Instant)
+		}
+		byInstant[b.Instant] = append(byInstant[b.Instant], b)
+	}
+	slices.Sort(instants)
+	claims := map[InstantTime]InstantTime{} // an instant → the log compaction that stands for it
+	for _, it := range slices.Backward(instants) {
+		by, ok := claims[it]
+		if !ok {
+			by = it
+		}
+		for _, b := range byInstant[it] {
+			for old := range strings.SplitSeq(b.Compacted, ",") {
+				if old := InstantTime(strings.TrimSpace(old)); old != "" && old != by && claims[old] == "" {
+					claims[old] = by
+				}
+			}
+		}
+	}
+	var out []*loadedBlock
+	done := map[InstantTime]bool{}
+	for _, b := range queue {
+		it := b.Instant
+		if by, ok := claims[it]; ok {
+			it = by
+		}
+		if !done[it] {
+			done[it] = true
+			out = append(out, byInstant[it]...)
+		}
+	}
 	return out
 }
 
 // mergeLogs merges blocks oldest first.
-func mergeLogs(ctx context.Context, blocks []*loadedBlock, schemas []string, event bool, field string, typ Type) (*mergedLogs, error) {
+func mergeLogs(ctx context.Context, blocks []*loadedBlock, schemas []string, spec mergeSpec) (*mergedLogs, error) {
 	g := &merger{
+		mergeSpec: spec,
 		m: &mergedLogs{
-			types: make([]func() (*avroType, error), len(schemas)), index: map[string]int32{},
+			types: make([]func() (*avroType, error), len(schemas)), index: map[string]int32{}, event: spec.event,
 			cols: columnCache{gate: make(chan struct{}, 1), done: map[column][]arrow.Array{}},
 		},
-		event: event, field: field, typ: typ, probes: make([]*probe, len(schemas)),
+		probes: make([]*probe, len(schemas)),
+	}
+	if spec.full != nil {
+		g.m.combined = &combinedRows{schema: spec.full, rules: spec.rules}
+		g.decoders = make([]*columnDecoder, len(schemas))
 	}
 	for i, text := range schemas {
 		g.m.types[i] = sync.OnceValues(func() (*avroType, error) { return parseAvroType(text) })
@@ -325,10 +458,10 @@ func mergeLogs(ctx context.Context, blocks []*loadedBlock, schemas []string, eve
 			}
 			for i := range dels {
 				var order orderValue
-				if event {
-					order = orderOfDelete(&dels[i], typ)
+				if g.order != nil && !g.always {
+					order = orderOfDelete(&dels[i], g.order)
 				}
-				g.put(logEntry{key: dels[i].Key, deleted: true}, order, false)
+				g.put(logEntry{key: dels[i].Key, deleted: true}, order, false, nil)
 			}
 			continue
 		}
@@ -347,7 +480,10 @@ func mergeLogs(ctx context.Context, blocks []*loadedBlock, schemas []string, eve
 	}
 	// An entry, its place in the map, and its number among the live ones.
 	m.bytes = int64(len(m.entries)) * (64 + 32 + 4)
-	m.bytes += int64(len(m.orders)) * 64
+	m.bytes += int64(len(m.orders)) * 72
+	if m.combined != nil {
+		m.bytes += m.combined.bytes
+	}
 	return m, nil
 }
 
@@ -355,7 +491,7 @@ func (g *merger) data(b *loadedBlock) error {
 	pr := g.probes[b.schema]
 	if pr == nil {
 		var err error
-		if pr, err = newProbe(g.m.types[b.schema], g.event, g.field, g.typ); err != nil {
+		if pr, err = newProbe(g.m.types[b.schema], &g.mergeSpec); err != nil {
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
 		g.probes[b.schema] = pr
@@ -368,48 +504,79 @@ func (g *merger) data(b *loadedBlock) error {
 		if err != nil {
 			return b.corrupt(err)
 		}
-		if deleted && (order.kind == orderNull || order.kind == orderInt && order.i == 0 && g.typ.Kind == Int32) {
-			// Hudi takes the int 0 for "no ordering value" here too.
-			order.kind = orderNone
+		if deleted && g.orderless(&order) {
+			order = orderValue{}
 		}
-		g.put(logEntry{rec: rec, key: key, schema: int32(b.schema), deleted: deleted}, order, true)
+		var row *versionRow
+		if g.full != nil && !deleted {
+			if row, err = g.decode(b, rec); err != nil {
+				return err
+			}
+		}
+		g.put(logEntry{rec: rec, key: key, schema: int32(b.schema), deleted: deleted}, order, true, row)
 	}
 	return nil
 }
 
-// put lays a newer version n over what the logs held of its key.
-func (g *merger) put(n logEntry, order orderValue, data bool) {
+// orderless tells whether a delete that is a row carries no ordering value; Hudi takes the int 0 for that here too.
+func (g *merger) orderless(order *orderValue) bool {
+	switch {
+	case g.always, order.kind == orderNull:
+		return true
+	case order.kind == orderList:
+		return !slices.ContainsFunc(*order.list, func(o orderValue) bool { return o.kind != orderNull })
+	}
+	return order.kind == orderInt && order.i == 0 && g.order[0].Type.Kind == Int32
+}
+
+// put lays a newer version n over what the logs held of its key. row has its columns if they are combined.
+func (g *merger) put(n logEntry, order orderValue, data bool, row *versionRow) {
 	m := g.m
 	at, ok := m.index[n.key]
 	if !ok {
 		m.index[n.key] = int32(len(m.entries))
 		m.entries = append(m.entries, n)
-		if g.event {
+		if g.order != nil {
 			m.orders = append(m.orders, order)
+		}
+		if m.combined != nil {
+			m.combined.add(row)
 		}
 		return
 	}
-	if g.event {
-		c, old := &m.entries[at], &m.orders[at]
+	c := &m.entries[at]
+	if g.order != nil {
+		old := &m.orders[at]
 		if c.deleted && old.kind == orderNone {
 			if !data {
 				return
 			}
-		} else if order.kind != orderNone && old.compare(&order) > 0 {
+		} else if (g.event || !data) && order.kind != orderNone && old.compare(&order) > 0 {
+			if m.combined != nil && !c.deleted && !n.deleted {
+				m.combined.under(at, row)
+			}
 			return
 		}
 		*old = order
+	}
+	if m.combined != nil {
+		m.combined.over(at, row, c.deleted)
 	}
 	m.entries[at] = n
 }
 
 // overBase tells whether the winner of the logs replaces a row of the base file with this ordering value.
 func (m *mergedLogs) overBase(entry int32, base *orderValue) bool {
-	if m.orders == nil {
+	if m.orders == nil || !m.event && !m.entries[entry].deleted {
 		return true
 	}
 	o := &m.orders[entry]
 	return o.kind == orderNone || base.compare(o) <= 0
+}
+
+// asksBase tells whether it depends on a row of the base file what becomes of an entry.
+func (m *mergedLogs) asksBase(entry int32) bool {
+	return m.orders != nil && m.orders[entry].kind != orderNone || m.combined != nil && !m.entries[entry].deleted
 }
 
 // find gives the entry of a key, -1 if the logs have none.
@@ -422,6 +589,9 @@ func (m *mergedLogs) find(key string) int32 {
 
 // rows decodes entries that are no deletes into one batch.
 func (m *mergedLogs) rows(entries []int32, want *Schema) (Batch, error) {
+	if m.combined != nil {
+		return m.combined.batch(entries, want)
+	}
 	progs := make([]*program, len(m.types))
 	vecs := make([]vector, len(want.Fields))
 	for i := range vecs {

@@ -225,7 +225,7 @@ func TestOrderingTypes(t *testing.T) {
 		require.NoError(t, err)
 		d, _, err := parseDelete(b, 0)
 		require.NoError(t, err)
-		got := orderOfDelete(&d, c.typ)
+		got := orderOfDelete(&d, []Field{{Name: "ts", Type: c.typ}})
 		require.Equal(t, low, got, "%v", c)
 
 		v := vector{kind: c.typ.Kind}

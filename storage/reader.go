@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -300,16 +301,12 @@ func (r *Reader) mergedLogs(ctx context.Context, dir string, fs *FileSlice, sc *
 
 // mergeSet merges the blocks of a set that count; l.gate is held.
 func (r *Reader) mergeSet(ctx context.Context, l *logSet, sc *Scan) (*mergedLogs, error) {
-	event, typ := sc.Ordering == EventTime && sc.OrderingField != "", Type{}
-	if event {
-		at := -1
-		if sc.Table != nil {
-			at = sc.Table.Index(sc.OrderingField)
-		}
-		if at < 0 {
+	spec := mergeSpec{rules: &sc.Rules, event: sc.Ordering == EventTime && sc.OrderingField != ""}
+	if spec.event || sc.Rules.DeletesByTime {
+		spec.order = sc.orderFields()
+		if len(spec.order) == 0 {
 			return nil, fmt.Errorf("the table schema has no ordering field %s", sc.OrderingField)
 		}
-		typ = sc.Table.Fields[at].Type
 	}
 	answers := map[InstantTime]bool{}
 	var key []byte
@@ -328,15 +325,26 @@ func (r *Reader) mergeSet(ctx context.Context, l *logSet, sc *Scan) (*mergedLogs
 	if sc.Payload != "" {
 		return nil, fmt.Errorf("%w: merging log records by payload class %s", ErrUnsupported, sc.Payload)
 	}
-	if event {
-		key = append(key, sc.OrderingField+" "+typ.String()...)
+	for _, f := range spec.order {
+		key = append(key, f.Name+" "+f.Type.String()+" "...)
+	}
+	spec.always = slices.ContainsFunc(queue, func(b *loadedBlock) bool { return b.Partial })
+	if spec.always || sc.Rules.Combine != TakeWhole {
+		if sc.Table == nil {
+			return nil, errors.New("columns of several versions cannot be combined without the table's schema")
+		}
+		spec.full = fullSchema(sc.Table)
+		key = append(append(key, 0), spec.full.Avro(false)...)
+	}
+	if sc.Rules.asks() {
+		key = fmt.Appendf(append(key, 0), "%d %q %q %q", sc.Rules.Combine, sc.Rules.Unavailable, sc.Rules.DeleteField, sc.Rules.DeleteMarker)
 	}
 	if m := l.merged[string(key)]; m != nil {
 		r.Metrics.MergeHits.Add(1)
 		return m, nil
 	}
 	r.Metrics.Merges.Add(1)
-	m, err := mergeLogs(ctx, queue, l.data.schemas, event, sc.OrderingField, typ)
+	m, err := mergeLogs(ctx, queue, l.data.schemas, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ type Scan struct {
 	Counts        func(InstantTime) bool
 	Ordering      Ordering
 	OrderingField string // "": none, the last write wins
+	Rules         MergeRules
 	// Payload is the table's payload class if that is none of the two built-in ones; slices with logs are then refused.
 	Payload       string
 	ReadOptimized bool // base files alone
@@ -37,8 +38,8 @@ func (sc *Scan) base(fs *FileSlice) *FileName {
 }
 
 // with gives the wanted columns and behind them those of the named that are not among them, and where the named are.
-func (sc *Scan) with(key, order bool) (want *Schema, keyAt, orderAt int) {
-	want, keyAt, orderAt = sc.Schema, -1, -1
+func (sc *Scan) with(key bool, order []Field) (want *Schema, keyAt int, orderAt []int) {
+	want, keyAt = sc.Schema, -1
 	add := func(f Field) int {
 		if at := want.Index(f.Name); at >= 0 && want.Fields[at].Type.Kind == f.Type.Kind {
 			return at
@@ -50,8 +51,8 @@ func (sc *Scan) with(key, order bool) (want *Schema, keyAt, orderAt int) {
 	if key {
 		keyAt = add(keyField)
 	}
-	if order {
-		orderAt = add(sc.Table.Fields[sc.Table.Index(sc.OrderingField)])
+	for _, f := range order {
+		orderAt = append(orderAt, add(f))
 	}
 	return want, keyAt, orderAt
 }
@@ -93,7 +94,7 @@ func (r *Reader) readSlice(ctx context.Context, dir string, fs *FileSlice, sc *S
 		return err
 	}
 	var kept []uint64 // entries of the logs that lost against the base file, one bit each
-	if m != nil && m.orders != nil {
+	if m != nil && (m.orders != nil || m.combined != nil) {
 		kept = make([]uint64, (len(m.entries)+63)/64)
 	}
 	if base := sc.base(fs); base != nil {
@@ -142,7 +143,11 @@ func (r *Reader) readBase(ctx context.Context, name string, sc *Scan, m *mergedL
 		return err
 	}
 	defer r.release(e)
-	want, keyAt, orderColumn := sc.with(m != nil || sc.Drop != nil, kept != nil)
+	var order []Field
+	if m != nil && m.orders != nil {
+		order = sc.orderFields()
+	}
+	want, keyAt, orderColumns := sc.with(m != nil || sc.Drop != nil, order)
 	if len(want.Fields) == 0 {
 		for from := int64(0); from < e.file.Rows(); from += BatchRows {
 			n := min(BatchRows, e.file.Rows()-from)
@@ -154,6 +159,7 @@ func (r *Reader) readBase(ctx context.Context, name string, sc *Scan, m *mergedL
 	}
 	var first int64
 	var buf []int32
+	var mixed []mixedRow
 	for b, err := range e.file.Scan(ctx, want) {
 		if err != nil {
 			return err
@@ -162,10 +168,19 @@ func (r *Reader) readBase(ctx context.Context, name string, sc *Scan, m *mergedL
 		first += int64(b.Rows)
 		n := b.Rows
 		if keyAt >= 0 {
-			if buf, err = selectRows(buf[:0], b, keyAt, orderColumn, sc, m, kept); err != nil {
+			if buf, mixed, err = selectRows(buf[:0], mixed[:0], b, keyAt, orderColumns, sc, m, kept); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			n = len(buf)
+		}
+		if len(mixed) > 0 {
+			out, err := m.combined.mix(mixed, sc.Schema, b)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if err := yield(out, &sliceRows{first: -1}); err != nil {
+				return err
+			}
 		}
 		if n == 0 {
 			continue
@@ -181,11 +196,11 @@ func (r *Reader) readBase(ctx context.Context, name string, sc *Scan, m *mergedL
 	return nil
 }
 
-// selectRows appends the numbers of a batch's rows that stay.
-func selectRows(rows []int32, b Batch, keyAt, orderColumn int, sc *Scan, m *mergedLogs, kept []uint64) ([]int32, error) {
+// selectRows appends the numbers of a batch's rows that stay, and the rows that are put together with what the logs have of them.
+func selectRows(rows []int32, mixed []mixedRow, b Batch, keyAt int, orderColumns []int, sc *Scan, m *mergedLogs, kept []uint64) ([]int32, []mixedRow, error) {
 	keys, ok := b.Columns[keyAt].(*array.String)
 	if !ok || keys.NullN() > 0 {
-		return rows, errNoKeys
+		return rows, mixed, errNoKeys
 	}
 	for i := range b.Rows {
 		key := keys.Value(i)
@@ -194,8 +209,19 @@ func selectRows(rows []int32, b Batch, keyAt, orderColumn int, sc *Scan, m *merg
 				if kept == nil {
 					continue
 				}
-				order := orderAt(b.Columns[orderColumn], i)
-				if m.overBase(entry, &order) {
+				wins := true
+				if m.orders != nil {
+					order := orderOfRow(b, orderColumns, i)
+					wins = m.overBase(entry, &order)
+				}
+				if m.combined != nil && !m.entries[entry].deleted {
+					kept[entry>>6] |= 1 << (entry & 63)
+					if sc.Drop == nil || !sc.Drop(key) {
+						mixed = append(mixed, mixedRow{int32(i), entry, wins})
+					}
+					continue
+				}
+				if wins {
 					continue
 				}
 				kept[entry>>6] |= 1 << (entry & 63)
@@ -206,7 +232,7 @@ func selectRows(rows []int32, b Batch, keyAt, orderColumn int, sc *Scan, m *merg
 		}
 		rows = append(rows, int32(i))
 	}
-	return rows, nil
+	return rows, mixed, nil
 }
 
 var errNoKeys = fmt.Errorf("%w: a base file without record keys (hoodie.populate.meta.fields=false)", ErrUnsupported)
@@ -224,7 +250,7 @@ func (r *Reader) Keys(ctx context.Context, dir string, fs FileSlice, sc Scan) it
 	return func(yield func(KeyBatch, error) bool) {
 		sc.Schema = &Schema{Fields: []Field{keyField, partitionField}}
 		if sc.OrderingField != "" && sc.Table != nil && sc.Table.Index(sc.OrderingField) >= 0 {
-			sc.Schema, _, _ = sc.with(false, true)
+			sc.Schema, _, _ = sc.with(false, []Field{sc.Table.Fields[sc.Table.Index(sc.OrderingField)]})
 		}
 		for b, err := range r.ReadPlaced(ctx, dir, fs, sc) {
 			if err != nil {

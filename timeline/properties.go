@@ -31,6 +31,7 @@ const (
 	KeyPayloadClass     = "hoodie.compaction.payload.class"
 	KeyMergeMode        = "hoodie.record.merge.mode"
 	KeyMergeStrategy    = "hoodie.compaction.record.merger.strategy"
+	keyMergeStrategyID  = "hoodie.record.merge.strategy.id"
 	KeyCreateSchema     = "hoodie.table.create.schema"
 	KeyBaseFileFormat   = "hoodie.table.base.file.format"
 	KeyPopulateMeta     = "hoodie.populate.meta.fields"
@@ -319,35 +320,91 @@ func (p Properties) HiveStyle() bool { return p.flag(KeyHiveStyle) }
 // URLEncode says whether values in partition paths are URL-encoded.
 func (p Properties) URLEncode() bool { return p.flag(KeyURLEncode) }
 
-// Ordering says how versions of a record merge. A payload class, or a merge mode, that is none of the two built in is
-// named by payload, else payload is "". In version 6 the payload class decides, whatever the merge strategy says. For
-// OverwriteWithLatestAvroPayload the last write wins, as Hudi 1.1 and hudi-rs have it (0.15 orders log records among themselves).
+// Merging is how versions of a record merge.
+type Merging struct {
+	Ordering storage.Ordering
+	Rules    storage.MergeRules
+	// Payload names what the properties ask for and is not supported: a payload class, or a setting; "" if nothing.
+	Payload string
+}
+
+// Payload classes and settings that have their own rules.
+const (
+	payloadPackage        = "org.apache.hudi.common.model."
+	payloadEventTime      = payloadPackage + "EventTimeAvroPayload"
+	payloadNonDefaults    = payloadPackage + "OverwriteNonDefaultsWithLatestAvroPayload"
+	payloadPartialUpdate  = payloadPackage + "PartialUpdateAvroPayload"
+	payloadDMS            = payloadPackage + "AWSDmsAvroPayload"
+	payloadKeyPrefix      = "hoodie.record.merge.property."
+	KeyDeleteField        = payloadKeyPrefix + "hoodie.payload.delete.field"
+	KeyDeleteMarker       = payloadKeyPrefix + "hoodie.payload.delete.marker"
+	KeyUnavailable        = payloadKeyPrefix + "hoodie.write.partial.update.unavailable.value"
+	commitTimeMode        = "COMMIT_TIME_ORDERING"
+	eventTimeMode         = "EVENT_TIME_ORDERING"
+	customMode            = "CUSTOM"
+	partialIgnoreDefaults = "IGNORE_DEFAULTS"
+	partialUnavailable    = "FILL_UNAVAILABLE"
+)
+
+// Ordering is Merging without its rules.
 func (p Properties) Ordering() (o storage.Ordering, payload string) {
-	if mode := p[KeyPartialUpdate]; mode != "" {
-		return storage.CommitTime, KeyPartialUpdate + "=" + mode
+	m := p.Merging()
+	return m.Ordering, m.Payload
+}
+
+// Merging says how versions of a record merge. In version 6 the payload class decides, whatever the merge strategy says, in version 8 the
+// merge mode, and the payload class under CUSTOM; in version 9 modes and properties say what payload classes said before. For
+// OverwriteWithLatestAvroPayload the last write wins, as Hudi 1.1 and hudi-rs have it (0.15 orders log records among themselves).
+func (p Properties) Merging() Merging {
+	var m Merging
+	fields := p.OrderingFields()
+	class, mode := p[KeyPayloadClass], strings.ToUpper(p[KeyMergeMode])
+	if layout, err := p.Layout(); err == nil && layout == Layout1 && class != "" {
+		mode = customMode
 	}
-	switch class := p[KeyPayloadClass]; class {
-	case PayloadOverwrite:
-		return storage.CommitTime, ""
-	case PayloadDefault:
-		return storage.EventTime, ""
-	case "":
+	switch mode {
+	case commitTimeMode:
+	case eventTimeMode:
+		m.Ordering = storage.EventTime
+	case "", customMode:
+		switch class {
+		case PayloadOverwrite:
+		case PayloadDefault, payloadEventTime:
+			m.Ordering = storage.EventTime
+		case payloadNonDefaults:
+			m.Rules.Combine, m.Rules.DeletesByTime = storage.KeepDefaults, len(fields) > 0
+		case payloadPartialUpdate:
+			m.Ordering, m.Rules.Combine = storage.EventTime, storage.KeepDefaults
+		case payloadDMS:
+			m.Rules.DeleteField, m.Rules.DeleteMarker = "Op", "D"
+		case "":
+			if mode == customMode {
+				m.Payload = cmp.Or(p[keyMergeStrategyID], customMode)
+			} else if fields != nil {
+				m.Ordering = storage.EventTime
+			}
+		default:
+			m.Payload = class
+		}
 	default:
-		return storage.CommitTime, class
+		m.Payload = mode
 	}
-	switch mode := strings.ToUpper(p[KeyMergeMode]); mode {
-	case "COMMIT_TIME_ORDERING":
-		return storage.CommitTime, ""
-	case "EVENT_TIME_ORDERING":
-		return storage.EventTime, ""
-	case "":
+	switch partial := strings.ToUpper(p[KeyPartialUpdate]); {
+	case partial == "":
+	case partial == partialIgnoreDefaults:
+		m.Rules.Combine = storage.KeepDefaults
+	case partial == partialUnavailable && p[KeyUnavailable] != "":
+		m.Rules.Combine, m.Rules.Unavailable = storage.KeepUnavailable, p[KeyUnavailable]
 	default:
-		return storage.CommitTime, mode
+		m.Payload = KeyPartialUpdate + "=" + p[KeyPartialUpdate]
 	}
-	if p.OrderingFields() != nil {
-		return storage.EventTime, ""
+	if p[KeyDeleteField] != "" {
+		m.Rules.DeleteField, m.Rules.DeleteMarker = p[KeyDeleteField], p[KeyDeleteMarker]
 	}
-	return storage.CommitTime, ""
+	if m.Rules.DeletesByTime || m.Ordering == storage.EventTime && len(fields) > 1 {
+		m.Rules.OrderingFields = fields
+	}
+	return m
 }
 
 // Timezone gives the zone in which instant times are drawn: UTC, or the zone of this process.

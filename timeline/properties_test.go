@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,35 @@ func TestPropertyMeanings(t *testing.T) {
 	} {
 		if o, payload := c.p.Ordering(); o != c.o || payload != c.payload {
 			t.Errorf("%v: ordering %d, payload %q", c.p, o, payload)
+		}
+	}
+	event := storage.EventTime
+	for _, c := range []struct {
+		p    Properties
+		want Merging
+	}{
+		{Properties{KeyVersion: "6", KeyMergeMode: "EVENT_TIME_ORDERING", KeyPayloadClass: PayloadOverwrite, KeyPrecombineField: "ts"}, Merging{}},
+		{Properties{KeyVersion: "8", KeyMergeMode: "EVENT_TIME_ORDERING", KeyPayloadClass: PayloadOverwrite, KeyPrecombineField: "ts"}, Merging{Ordering: event}},
+		{
+			Properties{KeyVersion: "8", KeyMergeMode: "CUSTOM", KeyPayloadClass: payloadNonDefaults, KeyPrecombineField: "ts"},
+			Merging{Rules: storage.MergeRules{Combine: storage.KeepDefaults, DeletesByTime: true, OrderingFields: []string{"ts"}}},
+		},
+		{Properties{KeyVersion: "6", KeyPayloadClass: payloadNonDefaults}, Merging{Rules: storage.MergeRules{Combine: storage.KeepDefaults}}},
+		{Properties{KeyVersion: "6", KeyPayloadClass: payloadPartialUpdate, KeyPrecombineField: "ts"}, Merging{Ordering: event, Rules: storage.MergeRules{Combine: storage.KeepDefaults}}},
+		{Properties{KeyVersion: "6", KeyPayloadClass: payloadEventTime}, Merging{Ordering: event}},
+		{Properties{KeyVersion: "8", KeyMergeMode: "CUSTOM", KeyPayloadClass: payloadDMS}, Merging{Rules: storage.MergeRules{DeleteField: "Op", DeleteMarker: "D"}}},
+		{Properties{KeyVersion: "8", KeyMergeMode: "CUSTOM", keyMergeStrategyID: "mine"}, Merging{Payload: "mine"}},
+		{Properties{KeyVersion: "9", KeyMergeMode: "COMMIT_TIME_ORDERING", KeyPartialUpdate: "IGNORE_DEFAULTS", KeyOrderingFields: "a,b"}, Merging{Rules: storage.MergeRules{Combine: storage.KeepDefaults}}},
+		{Properties{KeyVersion: "9", KeyMergeMode: "EVENT_TIME_ORDERING", KeyOrderingFields: "a,b"}, Merging{Ordering: event, Rules: storage.MergeRules{OrderingFields: []string{"a", "b"}}}},
+		{
+			Properties{KeyVersion: "9", KeyMergeMode: "EVENT_TIME_ORDERING", KeyOrderingFields: "a", KeyPartialUpdate: "FILL_UNAVAILABLE", KeyUnavailable: "__debezium_unavailable_value", KeyDeleteField: "_change_operation_type", KeyDeleteMarker: "d"},
+			Merging{Ordering: event, Rules: storage.MergeRules{Combine: storage.KeepUnavailable, Unavailable: "__debezium_unavailable_value", DeleteField: "_change_operation_type", DeleteMarker: "d"}},
+		},
+		{Properties{KeyVersion: "9", KeyMergeMode: "COMMIT_TIME_ORDERING", KeyPartialUpdate: "FILL_DEFAULTS"}, Merging{Payload: KeyPartialUpdate + "=FILL_DEFAULTS"}},
+		{Properties{KeyVersion: "9", KeyMergeMode: "SOMETHING"}, Merging{Payload: "SOMETHING"}},
+	} {
+		if got := c.p.Merging(); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v: %+v, want %+v", c.p, got, c.want)
 		}
 	}
 	for _, c := range []struct{ key, value string }{
