@@ -45,14 +45,59 @@ func (c *Catalog) AsOf(ctx context.Context, at AsOf) (*Snapshot, error) {
 			return nil, fmt.Errorf("%w: %q is no instant: %w", ErrInvalid, at.Instant, err)
 		}
 	}
+	upTo := ^index.Seq(0)
+	if at.Instant == "" {
+		upTo = index.Seq(max(0, at.Time.UnixMicro()))
+	}
+	if upTo > c.clock.read() {
+		c.clock.Now() // no commit comes before it any more
+	}
+	if err := c.settle(ctx, upTo); err != nil {
+		return nil, err
+	}
+	c.noteSnapshot(min(upTo, c.clock.read()))
 	s, err := c.snapshotOf(true)
 	if err != nil {
 		return nil, err
 	}
 	if at.Instant == "" {
-		c.pins.lower(s, index.Seq(max(0, at.Time.UnixMicro())))
+		c.pins.lower(s, upTo)
 	}
 	return &Snapshot{s: s, at: at, c: c, tables: map[*Table]*pastTable{}}, nil
+}
+
+// settle waits until the commits up to a sequence are durable: who reads as of it would see those that are not only later.
+func (c *Catalog) settle(ctx context.Context, upTo index.Seq) error {
+	if _, ok := c.clock.syncing(upTo); !ok {
+		return nil
+	}
+	c.viewMu.RLock()
+	closed := c.closed
+	if !closed {
+		c.open.Add(1)
+	}
+	c.viewMu.RUnlock()
+	if closed {
+		return ErrClosed
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer c.open.Done()
+		c.commitMu.Lock()
+		last, _ := c.clock.syncing(upTo) // what was drawn is applied
+		c.commitMu.Unlock()
+		err := c.syncJournal()
+		if err == nil {
+			c.advance(last)
+		}
+		done <- err
+	}()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case err := <-done:
+		return err
+	}
 }
 
 // noteSnapshot notes that rows may have been read as of a sequence: what is adopted later is seen after it.

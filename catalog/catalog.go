@@ -259,6 +259,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Catalog, err error) {
 	if err = c.load(ctx, file, fresh); err != nil {
 		return nil, fmt.Errorf("open warehouse %s: %w", dir, err)
 	}
+	c.clock.reserve = func(up index.Seq) error { return c.putEntry(metaKey(metaCeiling), appendUint(nil, uint64(up))) }
 	c.layBallast()
 	return c, nil
 }
@@ -344,11 +345,13 @@ func (c *Catalog) Close(ctx context.Context) error {
 	}
 	if clean {
 		// The mark comes first: without the file's it says nothing.
+		c.clock.end()
 		c.stopped = c.clock.read()
-		if err := c.putEntry(metaKey(metaStopped), []byte(stopMark(c.stopped))); err != nil {
+		if err := c.putStopped(); err != nil {
 			flushed, clean = firstError(flushed, err), false
 		}
 	}
+	c.clock.end()
 	err := c.saveWarehouse(ctx, clean)
 	c.watcher.close()
 	c.reader.Close()
@@ -405,6 +408,7 @@ func (c *Catalog) setCold(id index.TableID, s *coldState) {
 
 // advance moves the durable mark: everything up to seq is synced, since batches are synced in order.
 func (c *Catalog) advance(seq index.Seq) {
+	defer c.clock.synced(seq)
 	for {
 		old := c.durable.Load()
 		if old >= uint64(seq) || c.durable.CompareAndSwap(old, uint64(seq)) {

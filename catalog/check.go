@@ -392,7 +392,7 @@ func (k *checker) checkUnfinished(ctx context.Context, in timeline.Instant) erro
 	if err != nil {
 		return nil
 	}
-	age := k.c.clock.Now().Sub(at)
+	age := k.c.clock.Near().Sub(at)
 	if age < pendingAge {
 		return nil
 	}

@@ -100,7 +100,7 @@ func (c *Catalog) makeTable(ctx context.Context, db, name string, spec TableSpec
 		}
 	}
 	spec.Schema = &s
-	created := index.Seq(c.clock.Now().UnixMicro())
+	created := c.clock.stamp()
 	r := &tableRecord{
 		ID: id, Database: spelled, Name: name, Dir: join(escapeName(spelled), escapeName(name)), Version: 1, Created: created,
 		Def: *spec.define(nil, created),

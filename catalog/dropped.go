@@ -86,7 +86,7 @@ func (c *Catalog) planDrop(p *tablePlan, ch *Change, dec *decision) error {
 		i = len(dec.Dropped)
 		dec.Dropped = append(dec.Dropped, droppedTable{})
 	}
-	at := c.clock.Now()
+	at := seqTime(c.clock.stamp())
 	x := &dec.Dropped[i]
 	c.commitMu.Lock()
 	x.Record = t.record
@@ -143,7 +143,7 @@ func (c *Catalog) Undrop(ctx context.Context, db, name, as string) (*Table, erro
 	if err != nil {
 		return nil, err
 	}
-	now := c.clock.Now()
+	now := c.clock.Near()
 	for _, d := range list {
 		if strings.EqualFold(d.Record.Database, db) && strings.EqualFold(d.Record.Name, name) && d.Until.After(now) {
 			spelled, _, ok := c.Database(db)
@@ -175,7 +175,7 @@ func (c *Catalog) UndropDatabase(ctx context.Context, name string) error {
 	if _, _, ok := c.Database(name); ok {
 		return fmt.Errorf("%w: database %s", ErrExists, name)
 	}
-	now := c.clock.Now()
+	now := c.clock.Near()
 	var last *droppedDatabase
 	err := c.eachNote(noteDatabase+strings.ToLower(name)+"/", func(_ string, v []byte) error {
 		d := &droppedDatabase{}
@@ -305,7 +305,7 @@ func (c *Catalog) PurgeDropped(ctx context.Context) error {
 	if err != nil || len(list) == 0 {
 		return err
 	}
-	now := c.clock.Now()
+	now := c.clock.Near()
 	for i := range list {
 		if list[i].Until.After(now) {
 			continue

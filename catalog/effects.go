@@ -27,13 +27,15 @@ type groupKey struct {
 // groupChange is one effect on a group.
 type groupChange struct {
 	seq     index.Seq
+	by      storage.InstantTime // the instant that made it
 	begin   storage.InstantTime // of the slice from then on, "" if there is none; as it was if the instant wrote a log file
 	before  storage.InstantTime // of the slice until then
 	ends    bool                // the slice before ended
 	barrier bool
 }
 
-// history has the changes of each file group in the window of the journal, in order of their sequences.
+// history has the changes of each file group in the window of the journal, in order of their sequences and instants: a large statement
+// and the flush of what was committed with it may share a sequence.
 type history struct {
 	mu     sync.RWMutex
 	groups map[groupKey][]groupChange
@@ -46,7 +48,7 @@ func (h *history) add(it storage.InstantTime, e *effect) {
 		h.groups = map[groupKey][]groupChange{}
 	}
 	for _, g := range e.groups {
-		ch := groupChange{seq: e.seq, begin: it, before: g.Before, ends: g.Replaced, barrier: e.barrier}
+		ch := groupChange{seq: e.seq, by: it, begin: it, before: g.Before, ends: g.Replaced, barrier: e.barrier}
 		if g.Hidden {
 			ch.begin = ""
 		} else if !g.Replaced {
@@ -54,7 +56,7 @@ func (h *history) add(it storage.InstantTime, e *effect) {
 		}
 		k := groupKey{g.Partition, g.ID}
 		list := h.groups[k]
-		n := sort.Search(len(list), func(i int) bool { return list[i].seq > ch.seq })
+		n := sort.Search(len(list), func(i int) bool { return list[i].seq > ch.seq || list[i].seq == ch.seq && list[i].by > ch.by })
 		if n == len(list) {
 			h.groups[k] = append(list, ch) // readers do not look behind the end that they saw
 		} else {
@@ -244,7 +246,8 @@ func (e *effect) hide(replaced map[string][]storage.FileID, view *timeline.View,
 }
 
 // noteEffects sets the sequences of what a new state of the files has more than the one before, and writes it; called with commitMu held.
-// An adopted instant is seen from its completion on, but not before the last commit or snapshot that did not see it.
+// An adopted instant is seen from its completion on, but not before the last commit or snapshot that did not see it; from its adoption on
+// if the clocks leave open when it completed.
 // seq is the sequence that the batch has, 0 if it needs none; the one that it has then is given.
 func (t *Table) noteEffects(b *pebble.Batch, prev, next *coldState, adopted []otherInstant, seq index.Seq) (index.Seq, error) {
 	c := t.c
@@ -278,9 +281,12 @@ func (t *Table) noteEffects(b *pebble.Batch, prev, next *coldState, adopted []ot
 	for i := range adopted {
 		o := &adopted[i]
 		if in, ok := next.tl.Get(o.time); ok && !o.merges {
-			if done, err := in.End(t.def.Load().zone); err == nil {
-				at = max(at, index.Seq(done.UnixMicro())+1000) // known to the millisecond
+			done, err := in.End(t.def.Load().zone)
+			if err != nil || !c.clock.vouches(done) {
+				at = known
+				break
 			}
+			at = max(at, index.Seq(done.Add(folderTick).UnixMicro())) // file systems keep times that coarse
 		}
 	}
 	at = min(at, known)

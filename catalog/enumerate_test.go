@@ -322,6 +322,7 @@ func TestCrashSlowSync(t *testing.T) {
 			inFiles, err := w.files(ctx, mor)
 			require.NoError(t, err)
 
+			began := w.c.Clock().Now()
 			slow.Store(true)
 			ids := []int32{50}
 			if large {
@@ -333,14 +334,24 @@ func TestCrashSlowSync(t *testing.T) {
 			}()
 			<-blocked
 			go func() { flushed <- w.c.Flush(ctx, "test") }() // it may wait, and may not show more than was synced
+			now := seqTime(w.c.clock.stamp())                 // a time that is shown is made durable, which waits for the disk, too
 			for range 20 {
 				state, err := everyState(w.c)
 				require.NoError(t, err)
 				require.Equal(t, before, state)
-				s, err := w.c.AsOf(ctx, AsOf{Time: w.c.Clock().Now()})
+				// Who reads as of before the commit does not wait for it, who reads as of now does: it may be earlier than that.
+				s, err := w.c.AsOf(ctx, AsOf{Time: began})
 				require.NoError(t, err)
 				require.NotContains(t, dump(t, s.Scan(ctx, mor, ScanOptions{})), "50009")
 				s.Close()
+				short, cancel := context.WithTimeout(ctx, time.Millisecond)
+				if s, err := w.c.AsOf(short, AsOf{Time: now}); err == nil {
+					require.NotContains(t, dump(t, s.Scan(ctx, mor, ScanOptions{})), "50009")
+					s.Close()
+				} else {
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+				}
+				cancel()
 				theirs, err := w.files(ctx, mor)
 				require.NoError(t, err)
 				require.NotContains(t, strings.Join(theirs, " "), "/50009")

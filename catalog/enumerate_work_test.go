@@ -70,6 +70,7 @@ func (w *everyWorld) open(ctx context.Context) (err error) {
 func (w *everyWorld) die() error {
 	w.c.watcher.close()
 	w.c.reader.Close()
+	w.c.clock.end()
 	return w.c.db.Close()
 }
 

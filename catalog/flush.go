@@ -359,7 +359,7 @@ const maxAhead = 30 * time.Second
 // trim gives up what the journal no longer has to hold of the table.
 func (t *Table) trim(b *pebble.Batch, next *coldState) error {
 	c := t.c
-	before, keep := next.own, index.Seq(c.clock.Now().Add(-c.o.JournalWindow).UnixMicro())
+	before, keep := next.own, index.Seq(c.clock.Near().Add(-c.o.JournalWindow).UnixMicro())
 	if !next.trim(keep, c.o.JournalBytes) {
 		return nil
 	}
@@ -392,7 +392,7 @@ func (c *Catalog) trimHeaders() {
 	c.commitMu.Unlock()
 	b := c.db.NewBatch()
 	defer b.Close()
-	old := min(floor, index.Seq(c.clock.Now().Add(-c.o.JournalWindow).UnixMicro()))
+	old := min(floor, index.Seq(c.clock.Near().Add(-c.o.JournalWindow).UnixMicro()))
 	err := firstError(b.Set(metaKey(metaFloor), appendUint(nil, uint64(floor)), nil), b.DeleteRange(journalKey(0), journalKey(old+1), nil), b.Commit(pebble.NoSync))
 	if err != nil {
 		c.log.Error("trim the journal", "err", err)

@@ -55,7 +55,7 @@ func (c *Catalog) noteSteps(b *pebble.Batch, s *folderSteps) error {
 		return nil
 	}
 	if s.no == 0 {
-		s.no = uint64(c.clock.Now().UnixMicro())
+		s.no = uint64(c.clock.Near().UnixMicro())
 		for s.no <= c.lastSteps {
 			s.no = c.lastSteps + 1
 		}

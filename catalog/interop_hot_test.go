@@ -73,6 +73,7 @@ func (h *hotTable) flush() {
 // kill ends the catalog as a crash does: nothing is flushed.
 func (h *hotTable) kill() {
 	h.c.reader.Close()
+	h.c.clock.end()
 	require.NoError(h.t, h.c.db.Close())
 	h.killed = true
 }

@@ -45,6 +45,9 @@ const metaDatabases = "databases"
 // metaNext names the next table id.
 const metaNext = "next"
 
+// metaCeiling names the time up to which times may have been shown without a commit.
+const metaCeiling = "ceiling"
+
 // metaFloor names the largest sequence at or below which every commit is flushed.
 const metaFloor = "floor"
 

@@ -213,7 +213,7 @@ func (k *keptFiles) size() int64 {
 
 // dropKept removes what is older than the journal's window or beyond the limit, and, with gone, all of a table.
 func (c *Catalog) dropKept(ctx context.Context, t *Table, trimmed index.Seq, gone bool) {
-	old := index.Seq(c.clock.Now().Add(-c.o.JournalWindow).UnixMicro())
+	old := index.Seq(c.clock.Near().Add(-c.o.JournalWindow).UnixMicro())
 	for _, s := range c.kept.take(c.o.KeptBytes, func(s *keptSet) bool { return s.at < old || s.t == t && (gone || s.at < trimmed) }) {
 		if gone && s.t == t {
 			continue // with the folder, or left behind with it

@@ -25,6 +25,9 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 	if err != nil {
 		return err
 	}
+	if err := c.loadClock(); err != nil {
+		return err
+	}
 	c.objects = map[string]map[string][]Object{}
 	lost, clean := id == "", file != nil && file.Clean
 	if file != nil {
@@ -490,6 +493,25 @@ func (t *Table) stale(ctx context.Context, r *tableRecord, tl *timeline.Timeline
 // waitsSince tells whether a commit of the table is counted among the rows that waited when it was dropped; called before the catalog is shared.
 func (t *Table) waitsSince(seq index.Seq) bool {
 	return t.record.Waits != nil && seq <= t.record.Waits.Last
+}
+
+// loadClock raises the clock above every time that an earlier run showed.
+func (c *Catalog) loadClock() error {
+	ceiling, err := c.meta(metaCeiling)
+	if err != nil {
+		return err
+	}
+	up, _ := binary.Uvarint([]byte(ceiling))
+	c.clock.raise(index.Seq(up))
+	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: journalKey(0), UpperBound: []byte{prefixJournal + 1}})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	if it.Last() {
+		c.clock.raise(index.Seq(binary.BigEndian.Uint64(it.Key()[1:])))
+	}
+	return it.Error()
 }
 
 // loadJournal finds out which commits are not flushed.

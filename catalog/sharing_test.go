@@ -56,6 +56,7 @@ func TestForeignLock(t *testing.T) {
 			require.Equal(t, "[0 n0 0] [1 n1 1] [2 n2 2]", scanAll(t, c, tab))
 			c.reader.Close()
 			c.watcher.close()
+			c.clock.end()
 			require.NoError(t, c.db.Close())
 			c, err := Open(ctx, root, Options{}) // as after a crash: the lock is not ours
 			require.NoError(t, err)

@@ -84,6 +84,14 @@ func (c *Catalog) openState(ctx context.Context, file *warehouseFile) (fresh boo
 	return true, c.openPebble()
 }
 
+// putStopped writes the mark of a clean stop, after which no time is shown any more.
+func (c *Catalog) putStopped() error {
+	b := c.db.NewBatch()
+	defer b.Close()
+	return firstError(b.Set(metaKey(metaStopped), []byte(stopMark(c.stopped)), nil),
+		b.Set(metaKey(metaCeiling), appendUint(nil, uint64(c.stopped)), nil), c.commitBatch(b))
+}
+
 func stopMark(clock index.Seq) string { return strconv.FormatUint(uint64(clock), 10) }
 
 func (c *Catalog) statePath() string { return c.fs.PathJoin(c.dir, stateFolder) }

@@ -180,7 +180,7 @@ func (s *showDropped) RowIter(ctx *sql.Context, _ sql.Row) (sql.RowIter, error) 
 	if err != nil {
 		return nil, err
 	}
-	now := s.engine.catalog.Clock().Now()
+	now := s.engine.catalog.Clock().Near()
 	var rows []sql.Row
 	for _, d := range list {
 		if s.db != "" && !strings.EqualFold(s.db, d.Database) || !d.Until.After(now) {

@@ -107,7 +107,7 @@ const purgeEvery = 10 * time.Second
 
 // Run flushes every bin that is due.
 func (r *Runner) Run(ctx context.Context) {
-	now := r.c.Clock().Now()
+	now := r.c.Clock().Near()
 	for _, w := range r.c.Waiting() {
 		reason := r.due(w, now)
 		if reason == "" {
