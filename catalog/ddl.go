@@ -278,15 +278,23 @@ func (c *Catalog) attach(ctx context.Context, db, name, dir string, id index.Tab
 	if err != nil {
 		return nil, fmt.Errorf("attach %s.%s: %w", db, name, err)
 	}
-	spec, created, err := c.foreignSpec(ctx, object, p, tl)
+	h, err := timeline.SchemaHistory(ctx, c.store, object)
+	if err != nil {
+		return nil, fmt.Errorf("attach %s.%s: %w", db, name, err)
+	}
+	spec, created, of, err := c.foreignSpec(ctx, object, p, tl)
 	if err != nil {
 		return nil, fmt.Errorf("attach %s.%s: %w", db, name, err)
 	}
 	r := &tableRecord{ID: id, Database: db, Name: name, Dir: dir, Version: 1, Created: created, Def: *spec.define(nil, created)}
+	if h != nil {
+		r.Def.SchemaVersion = h.VersionAt(of)
+	}
 	d, err := c.compile(r, p)
 	if err != nil {
 		return nil, err
 	}
+	d.setHistory(h)
 	t := &Table{c: c, id: id, record: *r}
 	t.def.Store(d)
 	c.viewMu.Lock()
@@ -307,27 +315,18 @@ func (c *Catalog) attach(ctx context.Context, db, name, dir string, id index.Tab
 	return t, nil
 }
 
-// foreignSpec derives the specification of a table from its properties and its newest schema.
-func (c *Catalog) foreignSpec(ctx context.Context, dir string, p timeline.Properties, tl *timeline.Timeline) (TableSpec, index.Seq, error) {
-	for info, err := range c.store.List(ctx, join(dir, ".hoodie/.schema")) {
-		if err != nil {
-			return TableSpec{}, 0, err
-		}
-		if strings.HasSuffix(info.Name, ".schemacommit") {
-			// Columns go by their ids then: reading by name would mix up renamed ones.
-			return TableSpec{}, 0, fmt.Errorf("%w: schema-on-read evolution (.hoodie/.schema)", storage.ErrUnsupported)
-		}
-	}
-	avro, err := timeline.TableSchema(ctx, c.store, dir, tl)
+// foreignSpec derives the specification of a table from its properties and its newest schema, which is that of the instant of.
+func (c *Catalog) foreignSpec(ctx context.Context, dir string, p timeline.Properties, tl *timeline.Timeline) (_ TableSpec, _ index.Seq, of storage.InstantTime, _ error) {
+	avro, of, err := timeline.TableSchemaAt(ctx, c.store, dir, tl, "")
 	if err != nil {
-		return TableSpec{}, 0, err
+		return TableSpec{}, 0, "", err
 	}
 	if avro == "" {
-		return TableSpec{}, 0, fmt.Errorf("%w: the table has no commit with a schema yet", ErrInvalid)
+		return TableSpec{}, 0, "", fmt.Errorf("%w: the table has no commit with a schema yet", ErrInvalid)
 	}
 	schema, err := storage.ParseAvro(avro)
 	if err != nil {
-		return TableSpec{}, 0, err
+		return TableSpec{}, 0, "", err
 	}
 	s := TableSpec{
 		Schema: schema, Partition: p.PartitionFields(), HiveStyle: p.HiveStyle(), MergeOnRead: p.TableType() == timeline.MergeOnRead,
@@ -346,7 +345,7 @@ func (c *Catalog) foreignSpec(ctx context.Context, dir string, p timeline.Proper
 			created = index.Seq(at.UnixMicro())
 		}
 	}
-	return s, created, nil
+	return s, created, of, nil
 }
 
 // recoverTables takes in the tables of a warehouse whose state folder is gone, after a clean stop or because the loss was accepted.

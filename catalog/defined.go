@@ -194,7 +194,7 @@ func (t *Table) compilePast(now *tableDef, def *definition) (*tableDef, error) {
 	}
 	d.dir, d.urlCode, d.payload, d.zone, d.past = now.dir, now.urlCode, now.payload, now.zone, now.past
 	if d.spec.Attached {
-		d.merge = now.merge
+		d.merge, d.rules, d.layout, d.properties, d.history = now.merge, now.rules, now.layout, now.properties, now.history
 	}
 	// Rows from before a later commit may be written in a later schema.
 	for i := len(d.schemas); i < len(now.schemas); i++ {
@@ -247,18 +247,22 @@ func (t *Table) lostAt() index.Seq {
 // definitionOf gives the definition as of an instant that lies before what the log tells: the present one with the columns that the timeline names.
 func (t *Table) definitionOf(ctx context.Context, tl *timeline.Timeline, at storage.InstantTime) (*tableDef, error) {
 	now := t.def.Load()
-	avro, err := timeline.TableSchemaAt(ctx, t.c.store, now.dir, tl, at)
+	avro, of, err := timeline.TableSchemaAt(ctx, t.c.store, now.dir, tl, at)
 	if err != nil || avro == "" {
 		return now, err
 	}
+	version := now.schemaVersion
+	if now.history != nil {
+		version = now.history.VersionAt(of)
+	}
 	s, err := storage.ParseAvro(avro)
-	if err != nil || slices.Equal(s.Fields, now.spec.Schema.Fields) {
+	if err != nil || slices.Equal(s.Fields, now.spec.Schema.Fields) && version == now.schemaVersion {
 		return now, err
 	}
 	t.c.commitMu.Lock()
 	def := t.record.Def
 	t.c.commitMu.Unlock()
-	def.Schemas = []string{s.Avro(false)}
+	def.Schemas, def.SchemaVersion = []string{s.Avro(false)}, version
 	def.Indexes = nil
 	def.setSQL(nil)
 	d, err := t.compilePast(now, &def)

@@ -10,33 +10,33 @@ import (
 	"github.com/lakesql/lakesql/timeline"
 )
 
-// foreignSchema gives the table's schema if the newest instant is another engine's, nil if it is ours.
-func (t *Table) foreignSchema(ctx context.Context, tl *timeline.Timeline) (*storage.Schema, error) {
+// foreignSchema gives the table's schema with its instant if the newest instant is another engine's, nil if it is ours.
+func (t *Table) foreignSchema(ctx context.Context, tl *timeline.Timeline) (*storage.Schema, storage.InstantTime, error) {
 	c, d := t.c, t.def.Load()
 	for _, in := range slices.Backward(tl.Completed()) {
 		m, err := timeline.ReadCommit(ctx, c.store, d.dir, in)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		if m.Extra[extraWarehouse] == c.id {
-			return nil, nil
+			return nil, "", nil
 		}
 		if m.Extra[timeline.ExtraSchema] == "" || m.Operation == timeline.OpCompact || m.Operation == timeline.OpCluster {
 			continue // a service, which changes no schema
 		}
 		s, err := storage.ParseAvro(m.Extra[timeline.ExtraSchema])
 		if err != nil {
-			return nil, fmt.Errorf("schema of %s: %w", in.Time, err)
+			return nil, "", fmt.Errorf("schema of %s: %w", in.Time, err)
 		}
-		return s, nil
+		return s, in.Time, nil
 	}
-	return nil, nil
+	return nil, "", nil
 }
 
 // evolved looks whether another engine changed the schema. An attached table follows; a table of ours, whose definition is SQL's, is
 // only read until ALTER TABLE brings its definition up to that: what is written without the new columns would empty them.
 func (t *Table) evolved(ctx context.Context, tl *timeline.Timeline) error {
-	s, err := t.foreignSchema(ctx, tl)
+	s, of, err := t.foreignSchema(ctx, tl)
 	if err != nil {
 		return err
 	}
@@ -53,21 +53,32 @@ func (t *Table) evolved(ctx context.Context, tl *timeline.Timeline) error {
 	if s == nil {
 		s = d.spec.Schema
 	}
-	if slices.Equal(s.Fields, d.spec.Schema.Fields) && maps.Equal(p, d.properties) {
+	c := t.c
+	h, err := timeline.SchemaHistory(ctx, c.store, d.dir)
+	if err != nil {
+		return err
+	}
+	version := d.schemaVersion
+	if h != nil && of != "" {
+		version = h.VersionAt(of)
+	}
+	same := (h == nil) == (d.history == nil) && (h == nil || h.Newest() == d.history.Newest()) && version == d.schemaVersion
+	if same && slices.Equal(s.Fields, d.spec.Schema.Fields) && maps.Equal(p, d.properties) {
 		return nil
 	}
-	c := t.c
 	spec := *d.spec
 	spec.Schema = s
 	c.commitMu.Lock()
 	r := t.record
 	c.commitMu.Unlock()
 	r.Def = *spec.define(&r.Def, r.Created)
+	r.Def.SchemaVersion = version
 	r.Version++
 	next, err := c.compile(&r, p)
 	if err != nil {
 		return err
 	}
+	next.setHistory(h)
 	c.commitMu.Lock()
 	t.record = r // saved with the adoption
 	c.commitMu.Unlock()

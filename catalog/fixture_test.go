@@ -213,8 +213,6 @@ var fixtureReads = map[string]struct {
 		"asof_20261130103605050": "0.15.0 lets a delete with a lower ordering value than the base row's remove it",
 		"asof_20261130103607851": "0.15.0 lets a delete with a lower ordering value than the base row's remove it",
 	}},
-	"v6_cow_schema_on_read": {refused: "schema-on-read"},
-	"v8_cow_schema_on_read": {refused: "schema-on-read"},
 }
 
 // fixtureNames gives all tables that Hudi wrote.

@@ -133,7 +133,7 @@ func (s *snapshot) coldColumns(ctx context.Context, tt *tableView, loc index.Loc
 
 // scan is how the files of the table are read.
 func (d *tableDef) scan(want *storage.Schema, counts func(storage.InstantTime) bool) storage.Scan {
-	return storage.Scan{Schema: want, Table: d.spec.Schema, Counts: counts, Ordering: d.merge, OrderingField: d.spec.OrderingField, Rules: d.rules, Payload: d.payload, Torn: d.torn}
+	return storage.Scan{Schema: want, Table: d.spec.Schema, Counts: counts, Ordering: d.merge, OrderingField: d.spec.OrderingField, Rules: d.rules, History: d.history, Version: d.schemaVersion, Payload: d.payload, Torn: d.torn}
 }
 
 func (d *tableDef) decodeRow(version int, b []byte) (storage.Row, error) {

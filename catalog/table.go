@@ -113,6 +113,9 @@ type tableDef struct {
 	behind     string              // what another engine's schema has that it does not: see Table.setDef
 	merge      storage.Ordering
 	rules      storage.MergeRules
+
+	history       *storage.SchemaHistory // of an attached table, nil if its columns go by their names
+	schemaVersion int64                  // of the history, which has the names of spec
 }
 
 // tableIndex is a secondary index with its number in the index keyspace.
@@ -164,8 +167,9 @@ type definition struct {
 	AutoNext      uint64            `json:"auto_next,omitempty"`
 	Attached      bool              `json:"attached,omitempty"`
 	Created       index.Seq         `json:"created"`
-	Past          index.Seq         `json:"past,omitempty"` // what was before cannot be read with the present columns
-	SQL           json.RawMessage   `json:"sql,omitempty"`  // opaque: the SQL definition, when it is JSON
+	SchemaVersion int64             `json:"schema_version,omitempty"` // of the schema-on-read history
+	Past          index.Seq         `json:"past,omitempty"`           // what was before cannot be read with the present columns
+	SQL           json.RawMessage   `json:"sql,omitempty"`            // opaque: the SQL definition, when it is JSON
 	SQLBytes      []byte            `json:"sql_bytes,omitempty"`
 }
 
@@ -265,7 +269,7 @@ func (c *Catalog) compile(r *tableRecord, p timeline.Properties) (*tableDef, err
 	}
 	d := &tableDef{
 		database: r.Database, name: r.Name, dir: c.object(r.Dir), spec: spec, version: r.Version, created: r.Created,
-		schemas: schemas, ordering: -1, zone: time.UTC, merge: spec.Ordering, past: r.Def.Past,
+		schemas: schemas, ordering: -1, zone: time.UTC, merge: spec.Ordering, past: r.Def.Past, schemaVersion: r.Def.SchemaVersion,
 	}
 	cur := spec.Schema
 	for i, s := range schemas {
@@ -355,6 +359,13 @@ func (c *Catalog) keyColumns(s *storage.Schema, key []KeyColumn) ([]index.Column
 }
 
 func (d *tableDef) String() string { return d.database + "." + d.name }
+
+// setHistory has columns go by the ids of a schema-on-read history. Rows that are written by names alone would not fit it.
+func (d *tableDef) setHistory(h *storage.SchemaHistory) {
+	if d.history = h; h != nil && d.readOnly == "" {
+		d.readOnly = "it has a schema-on-read history (.hoodie/.schema)"
+	}
+}
 
 // mayRead refuses a timeline that another engine brought into a form in which a table of ours cannot be written any more.
 func (d *tableDef) mayRead(tl *timeline.Timeline) error {

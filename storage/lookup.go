@@ -49,7 +49,7 @@ func (r *Reader) lookup(ctx context.Context, dir string, fs *FileSlice, sc *Scan
 		order = sc.orderFields()
 	}
 	if base := sc.base(fs); base != nil && len(ask) > 0 {
-		if found, err = r.findBase(ctx, objectName(dir, fs.Partition, base.Name), sc, order, keys, rows, ask); err != nil {
+		if found, err = r.findBase(ctx, objectName(dir, fs.Partition, base.Name), base.Instant, sc, order, keys, rows, ask); err != nil {
 			return Batch{}, err
 		}
 	}
@@ -156,7 +156,7 @@ type baseRows struct {
 }
 
 // findBase reads the rows of the keys with the numbers in ask from a base file.
-func (r *Reader) findBase(ctx context.Context, name string, sc *Scan, order []Field, keys []string, rows []int64, ask []int) (baseRows, error) {
+func (r *Reader) findBase(ctx context.Context, name string, it InstantTime, sc *Scan, order []Field, keys []string, rows []int64, ask []int) (baseRows, error) {
 	out := baseRows{at: map[string]int{}}
 	e, err := r.base(ctx, name)
 	if err != nil {
@@ -176,7 +176,7 @@ func (r *Reader) findBase(ctx context.Context, name string, sc *Scan, order []Fi
 	}
 	read := func(numbers []int64) (Batch, error) {
 		slices.Sort(numbers)
-		b, err := e.file.ReadRows(ctx, want, slices.Compact(numbers))
+		b, err := e.file.ReadRows(ctx, sc.fileColumns(want, it), slices.Compact(numbers))
 		if err != nil {
 			return b, err
 		}

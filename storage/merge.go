@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -265,7 +264,7 @@ func newProbe(parsed func() (*avroType, error), spec *mergeSpec) (*probe, error)
 			pr.deleted = add(Field{Name: f.name, Type: Type{Kind: Bool}})
 		case f.name == colOperation && inner.kind == avroString:
 			pr.operation = add(Field{Name: f.name, Type: Type{Kind: String}})
-		case f.name == spec.rules.DeleteField:
+		case f.name != "" && f.name == spec.rules.DeleteField:
 			if inner.kind != avroString {
 				return nil, fmt.Errorf("%w: deletes marked by field %s, which is a %s", ErrUnsupported, f.name, inner.kind)
 			}
@@ -428,21 +427,18 @@ func compacted(queue []*loadedBlock) []*loadedBlock {
 }
 
 // mergeLogs merges blocks oldest first.
-func mergeLogs(ctx context.Context, blocks []*loadedBlock, schemas []string, spec mergeSpec) (*mergedLogs, error) {
+func mergeLogs(ctx context.Context, blocks []*loadedBlock, types []func() (*avroType, error), spec mergeSpec) (*mergedLogs, error) {
 	g := &merger{
 		mergeSpec: spec,
 		m: &mergedLogs{
-			types: make([]func() (*avroType, error), len(schemas)), index: map[string]int32{}, event: spec.event,
+			types: types, index: map[string]int32{}, event: spec.event,
 			cols: columnCache{gate: make(chan struct{}, 1), done: map[column][]arrow.Array{}},
 		},
-		probes: make([]*probe, len(schemas)),
+		probes: make([]*probe, len(types)),
 	}
 	if spec.full != nil {
 		g.m.combined = &combinedRows{schema: spec.full, rules: spec.rules}
-		g.decoders = make([]*columnDecoder, len(schemas))
-	}
-	for i, text := range schemas {
-		g.m.types[i] = sync.OnceValues(func() (*avroType, error) { return parseAvroType(text) })
+		g.decoders = make([]*columnDecoder, len(types))
 	}
 	for _, b := range blocks {
 		if err := ctx.Err(); err != nil {

@@ -339,12 +339,16 @@ func (r *Reader) mergeSet(ctx context.Context, l *logSet, sc *Scan) (*mergedLogs
 	if sc.Rules.asks() {
 		key = fmt.Appendf(append(key, 0), "%d %q %q %q", sc.Rules.Combine, sc.Rules.Unavailable, sc.Rules.DeleteField, sc.Rules.DeleteMarker)
 	}
+	if sc.History != nil {
+		key = strconv.AppendInt(append(key, 0), sc.History.version(sc.Version).id, 10)
+	}
 	if m := l.merged[string(key)]; m != nil {
 		r.Metrics.MergeHits.Add(1)
 		return m, nil
 	}
 	r.Metrics.Merges.Add(1)
-	m, err := mergeLogs(ctx, queue, l.data.schemas, spec)
+	renamed, types := sc.logTypes(queue, l.data.schemas)
+	m, err := mergeLogs(ctx, renamed, types, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,9 @@ type Scan struct {
 	Ordering      Ordering
 	OrderingField string // "": none, the last write wins
 	Rules         MergeRules
+	// History is the table's schema-on-read history, and Version the id of the one of its schemas whose names Schema and Table have.
+	History *SchemaHistory
+	Version int64
 	// Payload is the table's payload class if that is none of the two built-in ones; slices with logs are then refused.
 	Payload       string
 	ReadOptimized bool // base files alone
@@ -98,7 +101,7 @@ func (r *Reader) readSlice(ctx context.Context, dir string, fs *FileSlice, sc *S
 		kept = make([]uint64, (len(m.entries)+63)/64)
 	}
 	if base := sc.base(fs); base != nil {
-		if err := r.readBase(ctx, objectName(dir, fs.Partition, base.Name), sc, m, kept, yield); err != nil {
+		if err := r.readBase(ctx, objectName(dir, fs.Partition, base.Name), base.Instant, sc, m, kept, yield); err != nil {
 			return err
 		}
 	}
@@ -137,7 +140,7 @@ func (r *Reader) readSlice(ctx context.Context, dir string, fs *FileSlice, sc *S
 }
 
 // readBase gives the rows of a base file that neither the logs nor Drop override.
-func (r *Reader) readBase(ctx context.Context, name string, sc *Scan, m *mergedLogs, kept []uint64, yield func(Batch, *sliceRows) error) error {
+func (r *Reader) readBase(ctx context.Context, name string, it InstantTime, sc *Scan, m *mergedLogs, kept []uint64, yield func(Batch, *sliceRows) error) error {
 	e, err := r.base(ctx, name)
 	if err != nil {
 		return err
@@ -160,7 +163,7 @@ func (r *Reader) readBase(ctx context.Context, name string, sc *Scan, m *mergedL
 	var first int64
 	var buf []int32
 	var mixed []mixedRow
-	for b, err := range e.file.Scan(ctx, want) {
+	for b, err := range e.file.Scan(ctx, sc.fileColumns(want, it)) {
 		if err != nil {
 			return err
 		}

@@ -516,30 +516,27 @@ func keepsSchema(operation string) bool {
 // TableSchema gives the table's schema in Avro: that of the newest commit that may change it, else the one the table was
 // created with, else "". It may hold the meta columns, which some engines leave in.
 func TableSchema(ctx context.Context, s storage.Store, dir string, tl *Timeline) (string, error) {
-	return tableSchema(ctx, s, dir, tl, "")
+	schema, _, err := TableSchemaAt(ctx, s, dir, tl, "")
+	return schema, err
 }
 
-// TableSchemaAt is TableSchema as of an instant.
-func TableSchemaAt(ctx context.Context, s storage.Store, dir string, tl *Timeline, at storage.InstantTime) (string, error) {
-	return tableSchema(ctx, s, dir, tl, at)
-}
-
-func tableSchema(ctx context.Context, s storage.Store, dir string, tl *Timeline, at storage.InstantTime) (string, error) {
+// TableSchemaAt is TableSchema as of an instant ("": now), with the instant of the commit that tells it, "" if none does.
+func TableSchemaAt(ctx context.Context, s storage.Store, dir string, tl *Timeline, at storage.InstantTime) (schema string, of storage.InstantTime, err error) {
 	for _, in := range slices.Backward(tl.Instants) {
 		if in.State != Completed || !in.Action.writes() || at != "" && in.Time > at {
 			continue
 		}
 		m, err := ReadCommit(ctx, s, dir, in)
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		if schema := m.Extra[ExtraSchema]; schema != "" && !keepsSchema(m.Operation) {
-			return schema, nil
+			return schema, in.Time, nil
 		}
 	}
 	p, err := ReadProperties(ctx, s, dir)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	return p[KeyCreateSchema], nil
+	return p[KeyCreateSchema], "", nil
 }
