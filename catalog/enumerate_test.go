@@ -90,8 +90,7 @@ func TestCrashEvery(t *testing.T) {
 	var cuts []everyCut
 	done, ops, checked := 0, 0, 0
 	r := rand.New(rand.NewPCG(uint64(envInt("SEED", 1)), 5))
-	var opening atomic.Bool
-	w := &everyWorld{opening: &opening, foreign: foreign, fs: errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	w := &everyWorld{foreign: foreign, fs: errorfs.Wrap(fs, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if !durable(op) {
 			return nil
 		}
@@ -100,11 +99,7 @@ func TestCrashEvery(t *testing.T) {
 		if ops++; ops%stride != 0 || !strings.Contains(steps[min(done, len(steps)-1)].name, only) {
 			return nil
 		}
-		some := 20 + r.IntN(81)
-		if opening.Load() {
-			some = 100
-		}
-		for _, rate := range []int{0, some} {
+		for _, rate := range []int{0, 20 + r.IntN(81)} {
 			cuts = append(cuts, everyCut{
 				fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rate, RNG: r}), done, r.Uint64(), fmt.Sprintf("operation %d (%v %s), %d%% of what is not synced kept", ops, op.Kind, op.Path, rate),
 			})
@@ -207,7 +202,7 @@ func (k everyCut) check(ctx context.Context, steps []everyStep, states []string,
 			return nil
 		}
 		if cut || fatal(op) {
-			left = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100 * r.IntN(2), RNG: r}) // as to rates, see everyWorld.opening
+			left = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50 * r.IntN(3), RNG: r})
 			return nil
 		}
 		return errorfs.ErrInjected

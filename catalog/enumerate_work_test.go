@@ -9,7 +9,6 @@ import (
 	"sort"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -24,10 +23,6 @@ type everyWorld struct {
 	fs      vfs.FS
 	c       *Catalog
 	foreign *foreignInstants
-
-	// opening, if it is not nil, tells that the state's database may be opening: it makes a manifest and the marker that names it durable
-	// by one sync of the folder, and relies on their order before that.
-	opening *atomic.Bool
 }
 
 // foreignInstants are those of the other writer: what it leaves is not ours to remove.
@@ -58,10 +53,6 @@ func (f *foreignInstants) add(it storage.InstantTime) {
 const everyStage = 8
 
 func (w *everyWorld) open(ctx context.Context) (err error) {
-	if w.opening != nil {
-		w.opening.Store(true)
-		defer w.opening.Store(false)
-	}
 	w.c, err = Open(ctx, "data", Options{FS: w.fs, StageRows: everyStage})
 	return err
 }
