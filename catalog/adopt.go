@@ -276,10 +276,14 @@ func (t *Table) changes(ctx context.Context, cold *coldState, tl *timeline.Timel
 	a.rows = int64(len(a.put)) - int64(len(before))
 	for i := range a.put {
 		k := &a.put[i]
-		if was, ok := before[k.ikey]; ok && was != "" && was == k.time {
+		switch it := storage.InstantTime(k.time); {
+		case it == "":
+		case before[k.ikey] == k.time:
 			if err := t.keepSeq(k); err != nil {
 				return nil, err
 			}
+		case cold.tl.Counts(it): // it is back, since what replaced it was undone
+			k.seq = cold.knownFrom(it)
 		}
 	}
 	for i := range a.put {
@@ -501,6 +505,10 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 			return err
 		}
 	}
+	var undone []storage.InstantTime
+	if a != nil {
+		undone = undoneInstants(prev, next)
+	}
 	t.keepReplaced(prev, next, adopted)
 	if err := t.trim(b, next); err != nil {
 		return err
@@ -525,7 +533,7 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 			t.record.Doubled = a.doubled || t.record.Doubled && !a.all
 		}
 		var err error
-		if stamp, err = t.noteEffects(b, prev, next, adopted, seq); err != nil {
+		if stamp, err = t.noteEffects(b, prev, next, adopted, undone, seq); err != nil {
 			return 0, err
 		}
 		if err := t.saveRecord(b, next); err != nil {
@@ -539,7 +547,10 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 		return seq, c.db.ApplyNoSyncWait(b, pebble.Sync)
 	}()
 	if err == nil {
-		t.noteHistory(prev, next, adopted)
+		t.noteHistory(prev, next, adopted, undone)
+		if len(undone) > 0 {
+			t.undoneSeq.Store(uint64(stamp))
+		}
 		t.doubled.Store(t.record.Doubled)
 		if seq > 0 {
 			t.lastSeq.Store(uint64(seq))

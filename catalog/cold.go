@@ -52,6 +52,8 @@ type effect struct {
 	// seq is the sequence from which on readers see the instant. A flush is seen from its cut on, since it changes nothing for them;
 	// so is a compaction from the last instant on that it merges.
 	seq index.Seq
+	// until is the sequence from which on readers see the instant no more, since it was rolled back, or the table restored; 0: they still do.
+	until index.Seq
 	// barrier says that rows changed that the journal does not hold: what was before cannot be had from what is after.
 	barrier bool
 	merges  bool // a compaction
@@ -65,6 +67,7 @@ type groupEffect struct {
 	Before    storage.InstantTime `json:"b,omitempty"` // begin of the slice before; "": there was none
 	Replaced  bool                `json:"r,omitempty"` // the slice before ended: the instant began one, or hid the group
 	Hidden    bool                `json:"h,omitempty"`
+	Undone    storage.InstantTime `json:"u,omitempty"` // begin of the slice after the instant was undone
 }
 
 // counts tells whether an instant's files belong to the state.
@@ -79,9 +82,14 @@ func (s *coldState) at(bound storage.InstantTime) ([]storage.FileSlice, func(sto
 	return s.view.Slices(bound, counts), counts
 }
 
-// ownUpTo gives how many instants of ours readers at a sequence see.
+// ownUpTo gives how many instants of ours readers at a sequence see. The last of them was not undone after it: what such a one held is
+// had from the journal until then. From then on it counts again, since its rows are gone.
 func (s *coldState) ownUpTo(seq index.Seq) int {
-	return sort.Search(len(s.own), func(i int) bool { return s.own[i].seq > seq })
+	n := sort.Search(len(s.own), func(i int) bool { return s.own[i].seq > seq })
+	for n > 0 && s.own[n-1].until > seq {
+		n--
+	}
+	return n
 }
 
 // cutAt gives the last sequence that the instants of ours hold which readers at a sequence see.
@@ -90,6 +98,30 @@ func (s *coldState) cutAt(seq index.Seq) index.Seq {
 		return s.own[n-1].cut
 	}
 	return 0
+}
+
+// unreadable gives the sequence from which on a table is known again, if at a sequence it held rows of an instant of ours that was undone
+// since and that the journal has given up.
+func (s *coldState) unreadable(seq index.Seq) (from index.Seq) {
+	n := sort.Search(len(s.own), func(i int) bool { return s.own[i].seq > seq })
+	for ; n > 0 && s.own[n-1].until > seq; n-- {
+		if o := &s.own[n-1]; o.cut <= s.trimmed {
+			from = max(from, o.until)
+		}
+	}
+	return from
+}
+
+// knownFrom gives the sequence of an instant that a state had: a flush's cut, or when it was adopted. Older ones than those that are known
+// lie before everything that waits.
+func (s *coldState) knownFrom(it storage.InstantTime) index.Seq {
+	if n := sort.Search(len(s.others), func(i int) bool { return s.others[i].time >= it }); n < len(s.others) && s.others[n].time == it {
+		return s.others[n].known
+	}
+	if e, ok := s.effectOf(it); ok {
+		return e.seq
+	}
+	return max(1, s.trimmed)
 }
 
 // effectOf gives what is known of an instant's effect.
@@ -107,7 +139,7 @@ func (s *coldState) effectOf(it storage.InstantTime) (*effect, bool) {
 func (s *coldState) countsAt(seq index.Seq) func(storage.InstantTime) bool {
 	return func(it storage.InstantTime) bool {
 		if e, ok := s.effectOf(it); ok {
-			return e.seq <= seq
+			return e.seq <= seq && (e.until == 0 || seq < e.until)
 		}
 		return s.counts(it)
 	}
@@ -122,7 +154,7 @@ func (s *coldState) foreignAt(seq index.Seq) map[storage.InstantTime]index.Seq {
 	}
 	out := map[storage.InstantTime]index.Seq{}
 	for _, o := range s.others {
-		if !o.ours && o.seq > after && o.seq <= seq {
+		if !o.ours && o.seq > after && o.seq <= seq && (o.until == 0 || seq < o.until) {
 			out[o.time] = o.seq
 		}
 	}
@@ -193,20 +225,29 @@ func (s *coldState) trim(keep index.Seq, limit int64) bool {
 		}
 		last = i
 	}
+	for i := range max(0, last) { // for how long it was seen is asked for until then
+		if s.own[i].until > s.trimmed {
+			last = i
+			break
+		}
+	}
 	if last > 0 {
 		s.own = s.own[last:] // the newest of them tells which instants of others came after it
 	}
 	return s.trimmed > before
 }
 
+// gone tells whether what an instant did is the same for all readers after a sequence.
+func (o *otherInstant) gone(below index.Seq) bool { return max(o.known, o.until) <= below }
+
 // dropOthers gives up adopted instants that readers of the journal's window all see.
 func (s *coldState) dropOthers(below index.Seq) (gone []otherInstant) {
-	if !slices.ContainsFunc(s.others, func(o otherInstant) bool { return o.known <= below }) {
+	if !slices.ContainsFunc(s.others, func(o otherInstant) bool { return o.gone(below) }) {
 		return nil
 	}
 	var left []otherInstant
 	for _, o := range s.others {
-		if o.known <= below {
+		if o.gone(below) {
 			gone = append(gone, o)
 		} else {
 			left = append(left, o)
@@ -236,6 +277,7 @@ func knownInstants(tl *timeline.Timeline) (low storage.InstantTime, above []stor
 // savedEffect is an effect as the hot tier keeps it (JSON).
 type savedEffect struct {
 	Seq     index.Seq     `json:"seq"`
+	Until   index.Seq     `json:"until,omitempty"`
 	Known   index.Seq     `json:"known,omitempty"`
 	Barrier bool          `json:"barrier,omitempty"`
 	Merges  bool          `json:"merges,omitempty"`
@@ -246,7 +288,7 @@ type savedEffect struct {
 // encode gives the value of an instant of ours: cut <uvarint> | bytes <uvarint> | effect (JSON; earlier releases had none).
 func (o *ownInstant) encode() ([]byte, error) {
 	v := appendUint(appendUint(nil, uint64(o.cut)), uint64(o.bytes))
-	e, err := json.Marshal(savedEffect{Seq: o.seq, Barrier: o.barrier, Merges: o.merges, Groups: o.groups})
+	e, err := json.Marshal(savedEffect{Seq: o.seq, Until: o.until, Barrier: o.barrier, Merges: o.merges, Groups: o.groups})
 	return append(v, e...), err
 }
 
@@ -262,12 +304,12 @@ func decodeOwn(it storage.InstantTime, v []byte) (ownInstant, error) {
 	}
 	var e savedEffect
 	err := json.Unmarshal(d.b, &e)
-	o.effect = effect{seq: e.Seq, barrier: e.Barrier, merges: e.Merges, groups: e.Groups}
+	o.effect = effect{seq: e.Seq, until: e.Until, barrier: e.Barrier, merges: e.Merges, groups: e.Groups}
 	return o, err
 }
 
 func putEffect(b *pebble.Batch, t index.TableID, o *otherInstant) error {
-	v, err := json.Marshal(savedEffect{Seq: o.seq, Known: o.known, Ours: o.ours, Barrier: o.barrier, Merges: o.merges, Groups: o.groups})
+	v, err := json.Marshal(savedEffect{Seq: o.seq, Until: o.until, Known: o.known, Ours: o.ours, Barrier: o.barrier, Merges: o.merges, Groups: o.groups})
 	if err != nil {
 		return err
 	}
@@ -277,7 +319,7 @@ func putEffect(b *pebble.Batch, t index.TableID, o *otherInstant) error {
 func decodeOther(it storage.InstantTime, v []byte) (otherInstant, error) {
 	var e savedEffect
 	err := json.Unmarshal(v, &e)
-	return otherInstant{time: it, known: e.Known, ours: e.Ours, effect: effect{seq: e.Seq, barrier: e.Barrier, merges: e.Merges, groups: e.Groups}}, err
+	return otherInstant{time: it, known: e.Known, ours: e.Ours, effect: effect{seq: e.Seq, until: e.Until, barrier: e.Barrier, merges: e.Merges, groups: e.Groups}}, err
 }
 
 // effectKey is the key of an instant that was adopted.

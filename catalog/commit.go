@@ -136,6 +136,9 @@ func sortedByID(in []*txTable) []*txTable {
 func (tx *Tx) conflicts(ch *change) (bool, error) {
 	t := ch.tt.t
 	since := ch.e.at
+	if index.Seq(t.undoneSeq.Load()) > since {
+		return true, nil
+	}
 	if index.Seq(t.lastSeq.Load()) <= since {
 		return false, nil
 	}

@@ -32,6 +32,7 @@ type groupChange struct {
 	before  storage.InstantTime // of the slice until then
 	ends    bool                // the slice before ended
 	barrier bool
+	until   index.Seq // the instant was undone then, and its files went; 0: it was not
 }
 
 // history has the changes of each file group in the window of the journal, in order of their sequences and instants: a large statement
@@ -41,28 +42,49 @@ type history struct {
 	groups map[groupKey][]groupChange
 }
 
-func (h *history) add(it storage.InstantTime, e *effect) {
+func (h *history) add(it storage.InstantTime, e *effect, ours bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.groups == nil {
 		h.groups = map[groupKey][]groupChange{}
 	}
 	for _, g := range e.groups {
-		ch := groupChange{seq: e.seq, by: it, begin: it, before: g.Before, ends: g.Replaced, barrier: e.barrier}
+		ch := groupChange{seq: e.seq, by: it, begin: it, before: g.Before, ends: g.Replaced, barrier: e.barrier, until: e.until}
 		if g.Hidden {
 			ch.begin = ""
 		} else if !g.Replaced {
 			ch.begin = g.Before
 		}
 		k := groupKey{g.Partition, g.ID}
-		list := h.groups[k]
-		n := sort.Search(len(list), func(i int) bool { return list[i].seq > ch.seq || list[i].seq == ch.seq && list[i].by > ch.by })
-		if n == len(list) {
-			h.groups[k] = append(list, ch) // readers do not look behind the end that they saw
-		} else {
-			h.groups[k] = slices.Insert(slices.Clone(list), n, ch)
+		if e.until == 0 || !ours { // else the journal has what the instant held
+			h.insert(k, ch)
+		}
+		if e.until > 0 {
+			h.insert(k, groupChange{seq: e.until, by: it, begin: g.Undone, before: g.Before, ends: true, barrier: true})
 		}
 	}
+}
+
+// insert adds a change of a group; called with mu held.
+func (h *history) insert(k groupKey, ch groupChange) {
+	list := h.groups[k]
+	n := sort.Search(len(list), func(i int) bool { return list[i].seq > ch.seq || list[i].seq == ch.seq && list[i].by > ch.by })
+	if n == len(list) {
+		h.groups[k] = append(list, ch) // readers do not look behind the end that they saw
+	} else {
+		h.groups[k] = slices.Insert(slices.Clone(list), n, ch)
+	}
+}
+
+// undo has an instant be seen until its effect says.
+func (h *history) undo(it storage.InstantTime, e *effect, ours bool) {
+	h.mu.Lock()
+	for _, g := range e.groups {
+		k := groupKey{g.Partition, g.ID}
+		h.groups[k] = slices.DeleteFunc(slices.Clone(h.groups[k]), func(ch groupChange) bool { return ch.by == it })
+	}
+	h.mu.Unlock()
+	h.add(it, e, ours)
 }
 
 // drop forgets effects at or below a sequence.
@@ -99,7 +121,7 @@ func (h *history) after(seq index.Seq) (out []groupKey) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for k, list := range h.groups {
-		if list[len(list)-1].seq > seq {
+		if len(list) > 0 && list[len(list)-1].seq > seq {
 			out = append(out, k)
 		}
 	}
@@ -116,6 +138,11 @@ func beginAt(list []groupChange, seq index.Seq) (begin storage.InstantTime, know
 		return list[n].before, true
 	}
 	return "", false
+}
+
+// undoneAt tells whether a group had files, at a sequence, of an instant that was undone since: they are gone.
+func undoneAt(list []groupChange, seq index.Seq) bool {
+	return slices.ContainsFunc(list, func(ch groupChange) bool { return ch.seq <= seq && seq < ch.until })
 }
 
 // adoptedInstants gives the instants of other engines that a new state of the files has and the table's record does not know, with what they did.
@@ -245,11 +272,69 @@ func (e *effect) hide(replaced map[string][]storage.FileID, view *timeline.View,
 	}
 }
 
+// undoneInstants gives the instants that a state of the files had and a new one has no more, though they were not archived: they were rolled
+// back, or the table was restored.
+func undoneInstants(prev, next *coldState) (out []storage.InstantTime) {
+	gone := func(it storage.InstantTime, e *effect) {
+		if e.until == 0 && !next.tl.Counts(it) {
+			out = append(out, it)
+		}
+	}
+	if prev.tl == next.tl { // at a start
+		for i := range prev.own {
+			gone(prev.own[i].time, &prev.own[i].effect)
+		}
+		for i := range prev.others {
+			if o := &prev.others[i]; !o.ours || !next.tl.IsPending(o.time) {
+				gone(o.time, &o.effect)
+			}
+		}
+		return out
+	}
+	for _, in := range prev.tl.Completed() {
+		if e, ok := prev.effectOf(in.Time); ok {
+			gone(in.Time, e)
+		}
+	}
+	return out
+}
+
+// noteUndone has instants be seen up to a sequence only; called with commitMu held.
+func (t *Table) noteUndone(b *pebble.Batch, next *coldState, undone []storage.InstantTime, seq index.Seq) error {
+	next.own, next.others = slices.Clone(next.own), slices.Clone(next.others)
+	for _, it := range undone {
+		e, ok := next.effectOf(it)
+		if !ok {
+			continue
+		}
+		e.until, e.groups = seq, slices.Clone(e.groups)
+		for i := range e.groups {
+			g := &e.groups[i]
+			fs, _ := next.view.Slice(g.Partition, g.ID, "", nil)
+			g.Undone = fs.Begin
+		}
+		var err error
+		if n := slices.IndexFunc(next.own, func(o ownInstant) bool { return o.time == it }); n >= 0 {
+			var v []byte
+			if v, err = next.own[n].encode(); err == nil {
+				err = b.Set(ownKey(t.id, it), v, nil)
+			}
+		} else {
+			n := slices.IndexFunc(next.others, func(o otherInstant) bool { return o.time == it })
+			err = putEffect(b, t.id, &next.others[n])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // noteEffects sets the sequences of what a new state of the files has more than the one before, and writes it; called with commitMu held.
 // An adopted instant is seen from its completion on, but not before the last commit or snapshot that did not see it; from its adoption on
 // if the clocks leave open when it completed.
 // seq is the sequence that the batch has, 0 if it needs none; the one that it has then is given.
-func (t *Table) noteEffects(b *pebble.Batch, prev, next *coldState, adopted []otherInstant, seq index.Seq) (index.Seq, error) {
+func (t *Table) noteEffects(b *pebble.Batch, prev, next *coldState, adopted []otherInstant, undone []storage.InstantTime, seq index.Seq) (index.Seq, error) {
 	c := t.c
 	stamp := func() index.Seq {
 		if seq == 0 {
@@ -270,6 +355,11 @@ func (t *Table) noteEffects(b *pebble.Batch, prev, next *coldState, adopted []ot
 			return 0, err
 		}
 		if err := b.Set(ownKey(t.id, o.time), v, nil); err != nil {
+			return 0, err
+		}
+	}
+	if len(undone) > 0 {
+		if err := t.noteUndone(b, next, undone, stamp()); err != nil {
 			return 0, err
 		}
 	}
@@ -320,12 +410,18 @@ func (s *coldState) mergedBy(it storage.InstantTime, adopted []otherInstant) (se
 }
 
 // noteHistory takes the effects of a state that has become known into the table's history.
-func (t *Table) noteHistory(prev, next *coldState, adopted []otherInstant) {
+func (t *Table) noteHistory(prev, next *coldState, adopted []otherInstant, undone []storage.InstantTime) {
 	if n := len(next.own); next.hasNewOwn(prev) {
-		t.hist.add(next.own[n-1].time, &next.own[n-1].effect)
+		t.hist.add(next.own[n-1].time, &next.own[n-1].effect, true)
 	}
 	for i := range adopted {
-		t.hist.add(adopted[i].time, &adopted[i].effect)
+		t.hist.add(adopted[i].time, &adopted[i].effect, false)
+	}
+	for _, it := range undone {
+		if e, ok := next.effectOf(it); ok {
+			ours := slices.ContainsFunc(next.own, func(o ownInstant) bool { return o.time == it })
+			t.hist.undo(it, e, ours)
+		}
 	}
 	for i := range prev.own {
 		if len(next.own) == 0 || prev.own[i].time >= next.own[0].time {
@@ -334,7 +430,7 @@ func (t *Table) noteHistory(prev, next *coldState, adopted []otherInstant) {
 		t.hist.drop(&prev.own[i].effect, next.trimmed)
 	}
 	for i := range prev.others {
-		if prev.others[i].known <= next.trimmed {
+		if prev.others[i].gone(next.trimmed) {
 			t.hist.drop(&prev.others[i].effect, next.trimmed)
 		}
 	}
@@ -381,7 +477,7 @@ func (t *Table) loadEffects(cold *coldState) error {
 	err := read(prefixOwn, func(it storage.InstantTime, v []byte) error {
 		o, err := decodeOwn(it, v)
 		cold.own = append(cold.own, o)
-		t.hist.add(it, &o.effect)
+		t.hist.add(it, &o.effect, true)
 		return err
 	})
 	if err != nil {
@@ -391,7 +487,7 @@ func (t *Table) loadEffects(cold *coldState) error {
 		o, err := decodeOther(it, v)
 		cold.others = append(cold.others, o)
 		t.filesSeq.Store(max(t.filesSeq.Load(), uint64(o.known)))
-		t.hist.add(it, &o.effect)
+		t.hist.add(it, &o.effect, false)
 		return err
 	})
 }

@@ -487,7 +487,8 @@ func (t *Table) stale(ctx context.Context, r *tableRecord, tl *timeline.Timeline
 			stale = true
 		}
 	}
-	return stale, nil
+	cold := c.cold(t.id)
+	return stale || len(undoneInstants(cold, cold.with(tl, cold.view))) > 0, nil
 }
 
 // waitsSince tells whether a commit of the table is counted among the rows that waited when it was dropped; called before the catalog is shared.

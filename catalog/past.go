@@ -29,7 +29,7 @@ type past struct {
 func (t *Table) pastAt(d *tableDef, cold *coldState, seq index.Seq) (*past, error) {
 	view := t.pastView(cold)
 	p := &past{base: max(cold.cutAt(seq), cold.trimmed), upTo: seq, groups: map[groupKey]index.Seq{}}
-	var missing index.Seq // the time from which on a group is known again
+	missing := cold.unreadable(seq) // the time from which on all is known again
 	for _, k := range groupsOf(view, &t.hist, seq) {
 		s, ok, next := t.pastSlice(d, cold, view, k, seq)
 		switch {
@@ -71,6 +71,9 @@ func groupsOf(view *timeline.View, h *history, seq index.Seq) []groupKey {
 func (t *Table) pastSlice(d *tableDef, cold *coldState, view *timeline.View, k groupKey, seq index.Seq) (s pastSlice, ok bool, missing index.Seq) {
 	list := t.hist.changes(k)
 	try := func(at index.Seq) (found, none bool) {
+		if undoneAt(list, at) {
+			return false, false
+		}
 		begin, known := beginAt(list, at)
 		if !known {
 			fs, visible := cold.view.Slice(k.partition, k.id, "", nil)

@@ -703,7 +703,7 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 		t.intent.Decided, t.intent.Cut = true, seq
 		t.unfinished = true
 		large, _ := nexts[i].effectOf(st.staged.instant)
-		t.hist.add(st.staged.instant, large)
+		t.hist.add(st.staged.instant, large, false)
 		n := st.staged.count()
 		t.rows.Add(n + st.folded.rows)
 		c.metrics.StagedTotal.Add(n)

@@ -39,6 +39,7 @@ type Table struct {
 	folder     atomic.Pointer[timelineFolder]
 	filesSeq   atomic.Uint64 // sequence of the last adoption that changed rows: the journal does not have them, and no lock was taken for them
 	largeSeq   atomic.Uint64 // sequence of the last large statement, whose rows the journal does not have either
+	undoneSeq  atomic.Uint64 // sequence of the last adoption that found instants undone: older transactions may have read them
 	lastSeq    atomic.Uint64 // sequence of the last commit or adoption that changed rows
 	forgotten  atomic.Uint64 // largest sequence of a delete of which the index keeps no trace
 	rows       atomic.Int64  // estimate of the number of rows

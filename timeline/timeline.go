@@ -255,6 +255,9 @@ func (t *Timeline) Layout() Layout { return t.layout }
 // Properties gives the table's properties as they stood when the timeline was read; nil if there were none. They are not to be changed.
 func (t *Timeline) Properties() Properties { return t.properties }
 
+// IsPending tells whether an instant that writes data was begun and neither completed nor undone.
+func (t *Timeline) IsPending(it storage.InstantTime) bool { return t.pending[it] }
+
 // Start gives the first instant of the active timeline that writes data and that no savepoint keeps; "" if there is none.
 func (t *Timeline) Start() storage.InstantTime { return t.start }
 
