@@ -321,6 +321,26 @@ func (tx *Tx) StartStatement() error {
 	if tx.o.Isolation != ReadCommitted || index.Seq(tx.c.durable.Load()) == tx.snap.seq {
 		return nil
 	}
+	return tx.moveSnapshot()
+}
+
+// firstRead has plain reads see the newest durable commit when the first of them comes: what the transaction waited for to lock is
+// seen by reads after it. It is called before each plain read.
+func (tx *Tx) firstRead() error {
+	tx.mu.Lock()
+	defer tx.mu.Unlock()
+	if tx.read || tx.done {
+		return nil
+	}
+	tx.read = true
+	if tx.fixed || tx.o.Isolation == ReadCommitted || index.Seq(tx.c.durable.Load()) == tx.snap.seq {
+		return nil
+	}
+	return tx.moveSnapshot()
+}
+
+// moveSnapshot has plain and current reads see the newest durable commit; called with mu held.
+func (tx *Tx) moveSnapshot() error {
 	s, err := tx.c.newSnapshot()
 	if err != nil {
 		return err

@@ -86,10 +86,10 @@ type TxInfo struct {
 	Waiting    time.Time // since when it waits for a lock; zero: it does not
 }
 
-// Begin starts a transaction on the newest durable commit.
+// Begin starts a transaction; see BeginTx.
 func (c *Catalog) Begin(ctx context.Context) (*Tx, error) { return c.BeginTx(ctx, TxOptions{}) }
 
-// BeginTx starts a transaction on the newest durable commit.
+// BeginTx starts a transaction. Its plain reads see no commit that is not durable by the first of them, see KeepSnapshot.
 func (c *Catalog) BeginTx(ctx context.Context, o TxOptions) (*Tx, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -397,6 +397,9 @@ func (tx *Tx) Scan(ctx context.Context, t *Table, o ScanOptions) iter.Seq2[stora
 // plainView gives what a read without locks sees.
 func (tx *Tx) plainView(tt *txTable, o ScanOptions) (*tableView, error) {
 	if !o.Current {
+		if err := tx.firstRead(); err != nil {
+			return nil, err
+		}
 		if tt.stale {
 			return nil, fmt.Errorf("%w: %s, after the transaction's snapshot was taken", ErrChanged, tt.def)
 		}

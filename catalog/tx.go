@@ -12,8 +12,8 @@ import (
 	"github.com/lakesql/lakesql/storage"
 )
 
-// Tx is a transaction over any tables of the warehouse. Reads see the newest durable commit at Begin and the
-// transaction's own writes; Commit makes all writes visible at once or none. The first committer of a key wins.
+// Tx is a transaction over any tables of the warehouse. Reads without locks see the commits that were durable at the first of them, and
+// the transaction's own writes; Commit makes all writes visible at once or none.
 // A Tx is used by one goroutine at a time, but scans that it started may run beside each other.
 type Tx struct {
 	// Instant asks Commit to answer only when the changes stand in completed Hudi instants.
@@ -31,6 +31,7 @@ type Tx struct {
 
 	uses     []*Table // whose metadata locks it holds; guarded by mu
 	internal bool     // it belongs to a change of definitions and takes none
+	read     bool     // a plain read has fixed the snapshot; guarded by mu
 	fixed    bool     // its snapshot does not move to its first read, see KeepSnapshot
 }
 
