@@ -35,7 +35,11 @@ func (tx *Tx) Expect(ctx context.Context, t *Table, rows storage.Batch, from, to
 	if read {
 		wait = LockWaits
 	}
-	keys, err := tx.c.rowLocks.lockPoints(ctx, &tx.locks, t, spaceRecord, tt.aheadKeys(rows, from, to), lockX, wait)
+	ahead, err := tt.aheadKeys(rows, from, to)
+	if err != nil {
+		return err
+	}
+	keys, err := tx.c.rowLocks.lockPoints(ctx, &tx.locks, t, spaceRecord, ahead, lockX, wait)
 	if err != nil {
 		return tx.fail(err)
 	}
@@ -61,7 +65,7 @@ func (tx *Tx) Expect(ctx context.Context, t *Table, rows storage.Batch, from, to
 
 // aheadKeys gives the index keys of rows in order, each once, without those that the transaction has written. It ends at a row that
 // has no key: Insert says what is wrong with it.
-func (tt *txTable) aheadKeys(rows storage.Batch, from, to int) [][]byte {
+func (tt *txTable) aheadKeys(rows storage.Batch, from, to int) ([][]byte, error) {
 	d := tt.def
 	row := make(storage.Row, len(rows.Columns))
 	keys := make([][]byte, 0, to-from)
@@ -85,12 +89,14 @@ func (tt *txTable) aheadKeys(rows storage.Batch, from, to int) [][]byte {
 			break
 		}
 		k := buf[n:len(buf):len(buf)]
-		if _, own := tt.last[textView(k)]; !own {
+		if own, err := tt.ownWrite(textView(k)); err != nil {
+			return nil, err
+		} else if own == nil {
 			keys = append(keys, k)
 		}
 	}
 	slices.SortFunc(keys, bytes.Compare)
-	return slices.CompactFunc(keys, bytes.Equal)
+	return slices.CompactFunc(keys, bytes.Equal), nil
 }
 
 // aheadLook looks keys up, in their order.
@@ -119,7 +125,7 @@ func (a *aheadLook) find() error {
 	}
 	for i, k := range a.keys {
 		st := &a.states[i]
-		st.entry, st.at, st.view = -1, v.s.seq, v
+		st.at, st.view = v.s.seq, v
 		if err := v.s.findBy(v, v.finder, locs, k, st); err != nil {
 			_ = locs.Close()
 			return err

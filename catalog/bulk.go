@@ -172,8 +172,8 @@ func (b *Bulk) judge(row storage.Row, key, part string) (verdict, error) {
 	d, tt := b.tt.def, b.tt
 	older := tt.staged.runs[:len(tt.staged.runs)-1]
 	if !d.hidden() {
-		if _, own := tt.last[string(b.ikey)]; own {
-			return rowSmall, nil
+		if own, err := tt.ownWrite(textView(b.ikey)); err != nil || own != nil {
+			return rowSmall, err
 		}
 		for _, r := range older {
 			if _, ok, err := r.find(b.ikey); err != nil || ok {
@@ -219,6 +219,14 @@ func (b *Bulk) judge(row storage.Row, key, part string) (verdict, error) {
 		if len(tt.unique) > 0 && len(tt.unique[uniqueID(x.no, b.values)]) > 0 {
 			return rowSmall, nil
 		}
+		has := false
+		err = tt.spilledOwners(x.no, b.values, func([]byte) error {
+			has = true
+			return nil
+		})
+		if err != nil || has {
+			return rowSmall, err
+		}
 		for _, r := range older {
 			if _, ok, err := r.owner(i, b.values); err != nil || ok {
 				return rowSmall, err
@@ -229,7 +237,7 @@ func (b *Bulk) judge(row storage.Row, key, part string) (verdict, error) {
 				return rowSmall, err
 			}
 		}
-		has, ok, err := b.run.owner(i, b.values)
+		holder, ok, err := b.run.owner(i, b.values)
 		if err != nil || !ok {
 			if err != nil {
 				return 0, err
@@ -242,11 +250,11 @@ func (b *Bulk) judge(row storage.Row, key, part string) (verdict, error) {
 		case DuplicateIgnore:
 			return b.ignore(x.spec.Name, project(row, x.cols))
 		}
-		p, ok, err := b.run.find(has)
+		p, ok, err := b.run.find(holder)
 		if err != nil || !ok {
 			return 0, firstError(err, fmt.Errorf("table %s: a staged UNIQUE value has no row", d))
 		}
-		if err := b.run.kill(append([]byte(nil), has...), p); err != nil {
+		if err := b.run.kill(append([]byte(nil), holder...), p); err != nil {
 			return 0, err
 		}
 		b.res.Replaced++

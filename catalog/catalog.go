@@ -64,6 +64,7 @@ type Metrics struct {
 	KeptBytes      atomic.Int64 // bytes of replaced slices that are kept for reads of the past, now
 	LargeTotal     atomic.Int64 // transactions that wrote files before their commit
 	StagedTotal    atomic.Int64 // rows that they wrote into files
+	SpilledTotal   atomic.Int64 // changed rows that were too many to wait in memory for their commits
 	RedrawnTotal   atomic.Int64 // rows that were written again, since another instant was completed meanwhile
 	LateRowsTotal  atomic.Int64 // buffered rows that lost against a newer row of another engine
 	FullTotal      atomic.Int64 // writes that were refused for want of room

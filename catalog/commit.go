@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -27,7 +28,7 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	}
 	var changed []*Table
 	for _, tt := range tx.order {
-		if len(tt.last) > 0 || tt.hasStaged() {
+		if tt.wrote() || tt.hasStaged() {
 			changed = append(changed, tt.t)
 		}
 	}
@@ -63,21 +64,8 @@ type change struct {
 }
 
 func (tx *Tx) decide(ctx context.Context) error {
-	n := 0
-	for _, tt := range tx.order {
-		n += len(tt.last)
-	}
-	changes := make([]change, 0, n)
-	for _, tt := range tx.order {
-		for i := range tt.entries {
-			e := &tt.entries[i]
-			if tt.last[textView(e.ikey())] == int32(i) && (e.had || !e.del()) {
-				changes = append(changes, change{tt, e})
-			}
-		}
-	}
 	for _, tt := range sortedByID(tx.order) {
-		if len(tt.last) == 0 && !tt.hasStaged() {
+		if !tt.wrote() && !tt.hasStaged() {
 			continue
 		}
 		tt.t.ddl.RLock()
@@ -89,15 +77,29 @@ func (tx *Tx) decide(ctx context.Context) error {
 			return fmt.Errorf("%w: the definition of %s changed", ErrConflict, tt.def)
 		}
 	}
-	var size int64
+	staged, err := tx.stagedTables()
+	if err != nil {
+		return err
+	}
+	var changes []change
+	var size, folds int64
+	for _, tt := range tx.order {
+		if slices.Contains(staged, tt) {
+			folds += tt.bytes
+			if tt.spilled != nil {
+				folds += tt.spilled.bytes
+			}
+			continue
+		}
+		changes = tt.changes(changes)
+	}
 	for i := range changes {
 		size += int64(len(changes[i].e.packet) + len(changes[i].e.was))
 	}
 	if err := tx.c.room(2 * size); err != nil {
 		return err
 	}
-	staged, err := tx.stagedTables()
-	if err != nil {
+	if err := tx.c.diskRoom(2 * (size + folds)); err != nil {
 		return err
 	}
 	if len(staged) > 0 {
@@ -119,6 +121,18 @@ func (tx *Tx) decide(ctx context.Context) error {
 		return nil
 	}
 	return tx.c.commit(tx, changes)
+}
+
+// changes adds what the transaction's writes of the table that are in memory come to.
+func (tt *txTable) changes(out []change) []change {
+	out = slices.Grow(out, len(tt.last))
+	for i := range tt.entries {
+		e := &tt.entries[i]
+		if tt.last[textView(e.ikey())] == int32(i) && (e.had || !e.del()) {
+			out = append(out, change{tt, e})
+		}
+	}
+	return out
 }
 
 func sortedByID(in []*txTable) []*txTable {
@@ -176,8 +190,9 @@ func (tx *Tx) conflicts(ch *change) (bool, error) {
 			if string(k) == string(ikey) {
 				return true
 			}
-			if _, own := ch.tt.last[string(k)]; own {
-				return true // changed by this transaction, which checked it
+			var own *txEntry
+			if own, inner = ch.tt.ownWrite(string(k)); own != nil || inner != nil {
+				return inner == nil // changed by this transaction, which checked it
 			}
 			found, _, inner = tx.changedSince(t, k, since)
 			return !found && inner == nil
@@ -353,18 +368,28 @@ func (c *Catalog) awaitDurable(seq index.Seq) {
 	}
 }
 
-// putSecondary adds the hints of a row's index values and takes away those of the row before: an older snapshot still sees them. It
-// notes the values in Catalog.keyChanges, unless the sequence is not drawn yet: 0.
+// putSecondary adds the hints of a row's index values and takes away those of the row before: an older snapshot still sees them.
 func (c *Catalog) putSecondary(b *pebble.Batch, tt *txTable, e *txEntry, seq index.Seq) error {
-	d := tt.def
-	if len(d.indexes) == 0 {
+	if len(tt.def.indexes) == 0 {
 		return nil
 	}
-	var row, was storage.Row
 	p := e.decoded()
+	return tt.hintChanges(e, &p, func(x *tableIndex, values []byte, del bool) error {
+		c.keyChanges.note(tt.t.id, int64(x.no), values, seq)
+		if del {
+			return c.index.DropSecondary(b, tt.t.id, x.no, values, p.ikey)
+		}
+		return c.index.PutSecondary(b, tt.t.id, x.no, values, p.ikey)
+	})
+}
+
+// hintChanges calls f for the index values that a write takes from a row and gives it.
+func (tt *txTable) hintChanges(e *txEntry, p *packetRow, f func(x *tableIndex, values []byte, del bool) error) error {
+	d := tt.def
+	var row, was storage.Row
 	var err error
 	if !p.del {
-		if row, err = tt.row(&p); err != nil {
+		if row, err = tt.row(p); err != nil {
 			return err
 		}
 	}
@@ -375,31 +400,26 @@ func (c *Catalog) putSecondary(b *pebble.Batch, tt *txTable, e *txEntry, seq ind
 	}
 	for i := range d.indexes {
 		x := &d.indexes[i]
-		var values, before []byte
+		var values []byte
 		if row != nil {
 			if values, err = index.AppendKey(nil, x.cols, row); err != nil {
 				return err
 			}
 		}
 		if was != nil {
-			if before, err = index.AppendKey(nil, x.cols, was); err != nil {
+			before, err := index.AppendKey(nil, x.cols, was)
+			if err != nil {
 				return err
 			}
 			if row != nil && string(before) == string(values) {
 				continue
 			}
-			if seq > 0 {
-				c.keyChanges.note(tt.t.id, int64(x.no), before, seq)
-			}
-			if err := c.index.DropSecondary(b, tt.t.id, x.no, before, p.ikey); err != nil {
+			if err := f(x, before, true); err != nil {
 				return err
 			}
 		}
 		if row != nil {
-			if seq > 0 {
-				c.keyChanges.note(tt.t.id, int64(x.no), values, seq)
-			}
-			if err := c.index.PutSecondary(b, tt.t.id, x.no, values, p.ikey); err != nil {
+			if err := f(x, values, false); err != nil {
 				return err
 			}
 		}
@@ -410,7 +430,7 @@ func (c *Catalog) putSecondary(b *pebble.Batch, tt *txTable, e *txEntry, seq ind
 // saveAuto writes the AUTO_INCREMENT counters that the transaction's tables reached.
 func (c *Catalog) saveAuto(b *pebble.Batch, tx *Tx) error {
 	for _, tt := range tx.order {
-		if tt.def.spec.AutoIncrement == "" || len(tt.last) == 0 && !tt.hasStaged() {
+		if tt.def.spec.AutoIncrement == "" || !tt.wrote() && !tt.hasStaged() {
 			continue
 		}
 		a := &tt.t.auto

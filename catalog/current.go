@@ -130,7 +130,7 @@ func (tx *Tx) lockState(ctx context.Context, tt *txTable, ikey []byte) (*keyStat
 // made of it would undo another transaction's change.
 func (tx *Tx) lockOld(ctx context.Context, tt *txTable, ikey []byte, old storage.Row) (*keyState, error) {
 	st, res, err := tx.lockState(ctx, tt, ikey)
-	if err != nil || !res.fresh || st.entry >= 0 || tt.stale || tx.current(tt) == tt.tableView || !tt.t.moved(spaceRecord, ikey, tt.s.seq) {
+	if err != nil || !res.fresh || st.own || tt.stale || tx.current(tt) == tt.tableView || !tt.t.moved(spaceRecord, ikey, tt.s.seq) {
 		return st, err
 	}
 	before, err := tt.s.state(ctx, tt.tableView, ikey)

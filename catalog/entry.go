@@ -34,8 +34,7 @@ type packetPlace struct {
 	ord uint32
 }
 
-func (e *txEntry) del() bool   { return e.packet[0]&packetDelete != 0 }
-func (e *txEntry) again() bool { return e.packet[0]&packetAgain != 0 }
+func (e *txEntry) del() bool { return e.packet[0]&packetDelete != 0 }
 
 // ikey gives the index key.
 func (e *txEntry) ikey() []byte { return packetKeyOf(e.packet) }
@@ -114,6 +113,12 @@ func (tx *Tx) add(tt *txTable, w write) error {
 	}
 	tt.last[key] = int32(len(tt.entries))
 	tt.entries = append(tt.entries, e)
+	if e.mine {
+		tt.mine++
+	}
+	if tt.bytes >= txMemoryBytes {
+		return tt.spill()
+	}
 	return nil
 }
 
@@ -123,7 +128,7 @@ func (tx *Tx) remove(tt *txTable, ikey []byte, st *keyState) error {
 
 // image notes the row that a key has at the snapshot, which the journal keeps beside the one that replaces it.
 func (tt *txTable) image(st *keyState, row storage.Row) (err error) {
-	if st.had && st.entry < 0 && st.was == nil && !st.hot && !st.mine {
+	if st.had && !st.own && st.was == nil && !st.hot && !st.mine {
 		if st.was, err = storage.EncodeRow(tt.def.spec.Schema, row, nil); err != nil {
 			err = fmt.Errorf("row of %s: %w", tt.def, err)
 		}
@@ -173,6 +178,14 @@ func (tt *txTable) free() {
 	tt.account(-tt.bytes)
 }
 
+// endSpill gives up the writes that do not wait in memory.
+func (tt *txTable) endSpill() {
+	if err := tt.spilled.close(); err != nil {
+		tt.t.c.log.Warn("remove the spilled changes of a transaction", "table", tt.t.String(), "err", err)
+	}
+	tt.spilled = nil
+}
+
 // entryBytes is about what an entry takes beside its texts: itself, in a list that grows, and its place in txTable.last.
 const entryBytes = 280
 
@@ -214,7 +227,7 @@ type keyState struct {
 	exists bool
 	key    string // record key text of the row
 	part   string
-	entry  int32  // newest entry of the transaction, -1
+	own    bool   // the transaction wrote it
 	had    bool   // a row at the snapshot
 	oldKey string // its record key text
 	was    []byte // Avro of that row, in tables with secondary indexes, and once image has it
@@ -239,23 +252,26 @@ func (tx *Tx) state(ctx context.Context, tt *txTable, ikey []byte) (*keyState, e
 
 // stateAt is state with the view of what others wrote.
 func (tx *Tx) stateAt(ctx context.Context, tt *txTable, v *tableView, ikey []byte) (*keyState, error) {
-	if n, ok := tt.last[string(ikey)]; ok {
-		e := &tt.entries[n]
+	e, err := tt.ownWrite(textView(ikey))
+	if err != nil {
+		return nil, err
+	}
+	if e != nil {
 		p := e.decoded()
 		return &keyState{
-			exists: !p.del, key: p.key, part: p.part, entry: n, had: e.had, oldKey: e.oldKey(&p), was: e.was, mine: e.mine, hot: e.hot, from: e.from,
-			at: e.at, loc: index.Location{Group: e.group}, packet: &p,
+			exists: !p.del, key: p.key, part: p.part, own: true, had: e.had, oldKey: e.oldKey(&p), was: e.was, mine: e.mine, hot: e.hot, from: e.from,
+			again: p.again, at: e.at, loc: index.Location{Group: e.group}, packet: &p,
 		}, nil
 	}
 	if r, p, ok, err := tt.stagedRow(ikey); err != nil || ok {
 		if err != nil {
 			return nil, err
 		}
-		st := &keyState{exists: true, key: p.key, part: "", entry: -1, had: true, mine: true, oldKey: p.key, at: v.s.seq, staged: r, ikey: slices.Clone(ikey)}
+		st := &keyState{exists: true, key: p.key, part: "", had: true, mine: true, oldKey: p.key, at: v.s.seq, staged: r, ikey: slices.Clone(ikey)}
 		return st, tx.loadStaged(ctx, tt, st, p)
 	}
 	if v.fresh {
-		return &keyState{entry: -1, at: v.s.seq}, nil
+		return &keyState{at: v.s.seq}, nil
 	}
 	if v.seen != nil && string(v.seenKey) == string(ikey) {
 		return v.seen, nil // a row that is refused as a duplicate is often updated then
@@ -269,7 +285,7 @@ func (tx *Tx) stateAt(ctx context.Context, tt *txTable, v *tableView, ikey []byt
 
 // state looks a key up at the snapshot, by the transaction that tt belongs to.
 func (s *snapshot) state(ctx context.Context, tt *tableView, ikey []byte) (*keyState, error) {
-	st := &keyState{entry: -1, at: s.seq, view: tt}
+	st := &keyState{at: s.seq, view: tt}
 	d := tt.def
 	if len(d.indexes) > 0 || d.merge == storage.EventTime {
 		row, key, part, ok, err := s.getFrom(ctx, tt, ikey, st)

@@ -79,6 +79,7 @@ func inParallel(n int, f func(i int) error) error {
 // behind, CHECK TABLE finds nothing, what was decided by the start lasts, and the rest of the workload goes on from there.
 func TestCrashEvery(t *testing.T) {
 	ctx := context.Background()
+	smallMemory(t) // large statements spill, too
 	steps := everySteps()
 	states := everyStates(t, steps)
 	require.Contains(t, states[len(states)-1], "cow(id name v w): 1/p1/1024/24 ")

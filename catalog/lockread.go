@@ -224,21 +224,26 @@ func (l *rowLocker) take(ctx context.Context, ikey []byte, read *readRow) bool {
 		}
 		return fail(err)
 	}
-	n := tx.ownBefore(tt, ikey, l.o)
+	tx.mu.Lock()
+	e, err := tt.ownBefore(textView(ikey), l.o)
+	tx.mu.Unlock()
+	if err != nil {
+		return fail(err)
+	}
 	var staged *stagedRun
 	for _, r := range slices.Backward(l.runs) {
 		if _, ok, err := r.find(ikey); err != nil {
 			return fail(err)
-		} else if ok && n < 0 {
+		} else if ok && e == nil {
 			staged = r
 			break
 		}
 	}
 	switch {
-	case read != nil && (n >= 0 || staged != nil || tx.current(tt) == read.at || !tt.t.moved(spaceRecord, ikey, read.at.s.seq)):
+	case read != nil && (e != nil || staged != nil || tx.current(tt) == read.at || !tt.t.moved(spaceRecord, ikey, read.at.s.seq)):
 		err = l.sink.b.Append(read.row)
-	case n >= 0:
-		if e := &tt.entries[n]; !e.del() && !l.sink.addPacket(e.decoded()) {
+	case e != nil:
+		if !e.del() && !l.sink.addPacket(e.decoded()) {
 			return false
 		}
 	case staged != nil:
@@ -277,18 +282,4 @@ func (l *rowLocker) take(ctx context.Context, ikey []byte, read *readRow) bool {
 		l.limit = min(2*l.limit, batchRows)
 	}
 	return l.yield(l.sink.b.Batch(), nil)
-}
-
-// ownBefore gives the transaction's newest write of a key that a read may see, -1: none.
-func (tx *Tx) ownBefore(tt *txTable, ikey []byte, o ScanOptions) int32 {
-	tx.mu.Lock()
-	defer tx.mu.Unlock()
-	n, ok := tt.last[string(ikey)]
-	if !ok {
-		return -1
-	}
-	for o.UseMark && n >= 0 && int(tt.entries[n].op) >= int(o.Mark) {
-		n = tt.entries[n].prev
-	}
-	return n
 }

@@ -155,6 +155,25 @@ func (v *tableView) primaryWithin(b index.Bounds, add func([]byte) bool) error {
 	return loc.Close()
 }
 
+// spilledWithin is ownWithin for writes that do not wait in memory; done: it has enough.
+func (tt *txTable) spilledWithin(x *tableIndex, b index.Bounds, add func([]byte) bool) (done bool, err error) {
+	if tt.spilled == nil {
+		return false, nil
+	}
+	if x == nil {
+		err = tt.spilled.each(b, noMark, func(k string, _ *txEntry) (bool, error) {
+			done = !add([]byte(k))
+			return !done, nil
+		})
+		return done, err
+	}
+	err = tt.spilled.owners(x.no, b, func(k []byte) (bool, error) {
+		done = !add(k)
+		return !done, nil
+	})
+	return done, err
+}
+
 // rows gives the rows of index keys: those of the transaction and of the hot tier one by one, those of files slice by slice.
 func (tx *Tx) rows(ctx context.Context, tt *txTable, v *tableView, want *storage.Schema, keys []string, o ScanOptions) iter.Seq2[storage.Batch, error] {
 	return func(yield func(storage.Batch, error) bool) {
@@ -167,17 +186,21 @@ func (tx *Tx) rows(ctx context.Context, tt *txTable, v *tableView, want *storage
 		sort.Strings(keys)
 		tx.mu.Lock()
 		own := map[string]*txEntry{}
+		var err error
 		for _, k := range keys {
-			n, ok := tt.last[k]
-			for ok && o.UseMark && n >= 0 && int(tt.entries[n].op) >= int(o.Mark) {
-				n = tt.entries[n].prev
+			var e *txEntry
+			if e, err = tt.ownBefore(k, o); err != nil {
+				break
 			}
-			if ok && n >= 0 {
-				e := tt.entries[n]
-				own[k] = &e
+			if e != nil {
+				own[k] = e
 			}
 		}
 		tx.mu.Unlock()
+		if err != nil {
+			yield(storage.Batch{}, err)
+			return
+		}
 		var finder *index.RecentFinder
 		defer func() {
 			if finder != nil {

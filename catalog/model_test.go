@@ -941,9 +941,7 @@ func TestModel(t *testing.T) {
 func runModel(t *testing.T, seed uint64, steps int) {
 	ctx := context.Background()
 	if seed%3 == 0 { // what large statements keep in memory goes to files of its own at once
-		keys, rows := keyTableBytes, spillBytes
-		keyTableBytes, spillBytes = 200, 300
-		defer func() { keyTableBytes, spillBytes = keys, rows }()
+		smallMemory(t)
 	}
 	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 1)), fs: vfs.NewMem(), o: Options{SortKey: foldKey}}
 	if seed%2 == 0 { // what changes more than a few rows of a table goes into files at its commit

@@ -187,8 +187,8 @@ func (o *ownIndex) within(tt *txTable, b index.Bounds, f func([]byte) bool) {
 func (tx *Tx) ownWithin(tt *txTable, x *tableIndex, b index.Bounds, add func([]byte) bool) error {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
-	if len(tt.entries) == 0 {
-		return nil
+	if done, err := tt.spilledWithin(x, b, add); err != nil || done || len(tt.entries) == 0 {
+		return err
 	}
 	o, err := tt.own(x)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -185,12 +186,6 @@ type pastRows struct {
 	undo *undo           // of later commits that slices hold; nil if they hold none
 }
 
-// ownRows are a transaction's own newest writes by index key.
-type ownRows struct {
-	entries []txEntry
-	last    map[string]int32
-}
-
 // scanState is a resolved scan of a table.
 type scanState struct {
 	s      *snapshot
@@ -225,19 +220,10 @@ func (st *scanState) files() []pastSlice {
 func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 	return func(yield func(storage.Batch, error) bool) {
 		d := st.tt.def
-		own := map[string]bool{}
-		for _, n := range st.own.last {
-			e := &st.own.entries[n]
-			if e.had {
-				p := e.decoded()
-				own[d.dropKey(p.part, e.oldKey(&p))] = true
-			}
-			if e.at > st.s.seq { // what the key has at the snapshot is not what was replaced
-				if err := st.dropAt(e.ikey(), own); err != nil {
-					yield(storage.Batch{}, err)
-					return
-				}
-			}
+		own, err := st.ownDrops()
+		if err != nil {
+			yield(storage.Batch{}, err)
+			return
 		}
 		late, err := st.late(ctx)
 		if err != nil {
@@ -256,11 +242,11 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 			fs := ps.fs
 			sc := d.scan(st.want, ps.counts)
 			sc.ReadOptimized = st.ro
-			if st.old != nil || st.hot != nil && !st.hot.empty() || len(own) > 0 {
+			if st.old != nil || st.hot != nil && !st.hot.empty() || !own.empty() {
 				part := fs.Partition
 				sc.Drop = func(key string) bool {
 					k := d.dropKey(part, key)
-					if outdated(k) || own[k] {
+					if outdated(k) || own.has(k) {
 						return true
 					}
 					if st.old != nil && st.old.undo != nil {
@@ -270,7 +256,7 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 				}
 			}
 			for b, err := range st.s.c.reader.ReadSlice(ctx, d.dir, fs, sc) {
-				if err != nil {
+				if err := firstError(err, own.err); err != nil {
 					yield(storage.Batch{}, err)
 					return
 				}
@@ -282,12 +268,12 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 		for _, fs := range stagedSlices(st.staged) {
 			s := st.staged[0].s
 			sc := d.scan(st.want, s.counts)
-			if len(own) > 0 {
+			if !own.empty() {
 				part := fs.Partition
-				sc.Drop = func(key string) bool { return own[d.dropKey(part, key)] }
+				sc.Drop = func(key string) bool { return own.has(d.dropKey(part, key)) }
 			}
 			for b, err := range st.s.c.reader.ReadSlice(ctx, s.dir, fs, sc) {
-				if err != nil {
+				if err := firstError(err, own.err); err != nil {
 					yield(storage.Batch{}, err)
 					return
 				}
@@ -310,27 +296,82 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 		if !ok {
 			return
 		}
-		for _, ikey := range sortedKeys(st.own.last) {
-			if e := &st.own.entries[st.own.last[ikey]]; !e.del() && !out.addPacket(e.decoded()) {
-				return
-			}
+		err = firstError(own.err, st.own.each(func(_ string, e *txEntry) (bool, error) {
+			ok = e.del() || out.addPacket(e.decoded())
+			return ok, nil
+		}))
+		if err != nil {
+			yield(storage.Batch{}, err)
+			return
 		}
-		out.flush()
+		if ok {
+			out.flush()
+		}
 	}
 }
 
-// dropAt adds the record key that an index key has in the files.
-func (st *scanState) dropAt(ikey []byte, own map[string]bool) error {
-	x := st.s.c.index
-	loc, ok, err := x.Locate(st.s.p, st.tt.t.id, ikey)
+// ownDrops says which rows of the files and of the hot tier the transaction's own writes replace.
+type ownDrops struct {
+	keys    map[string]bool // record keys, see dropKey
+	spilled *txSpill
+	mark    int32
+	err     error // first failure of has
+}
+
+func (o *ownDrops) empty() bool { return len(o.keys) == 0 && o.spilled == nil }
+
+func (o *ownDrops) has(key string) bool {
+	if o.keys[key] || o.spilled == nil || o.err != nil {
+		return o.keys[key]
+	}
+	var ok bool
+	ok, o.err = o.spilled.dropped(key, o.mark)
+	return ok
+}
+
+func (st *scanState) ownDrops() (*ownDrops, error) {
+	own := &st.own
+	out := &ownDrops{keys: map[string]bool{}, spilled: own.spilled, mark: own.mark}
+	d := st.tt.def
+	for _, n := range own.last {
+		e := &own.entries[n]
+		if e.had {
+			p := e.decoded()
+			out.keys[d.dropKey(p.part, e.oldKey(&p))] = true
+		}
+		if e.at > st.s.seq { // what the key has at the snapshot is not what was replaced
+			if err := st.dropAt(e, out.keys); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if own.spilled == nil || own.spilled.maxAt <= st.s.seq {
+		return out, nil
+	}
+	return out, own.spilled.each(index.Bounds{}, own.mark, func(_ string, e *txEntry) (bool, error) {
+		if e.at > st.s.seq {
+			return true, st.dropAt(e, out.keys)
+		}
+		return true, nil
+	})
+}
+
+// dropAt adds the record key that the key of a write has in the files, if it is not the one of the row that the write replaces.
+func (st *scanState) dropAt(e *txEntry, own map[string]bool) error {
+	x, d := st.s.c.index, st.tt.def
+	loc, ok, err := x.Locate(st.s.p, st.tt.t.id, e.ikey())
 	if err != nil || !ok {
 		return err
 	}
 	part, _, err := x.Group(st.tt.t.id, loc.Group)
-	if err == nil {
-		own[st.tt.def.dropKey(part, loc.Key)] = true
+	if err != nil {
+		return err
 	}
-	return err
+	k := d.dropKey(part, loc.Key)
+	if p := e.decoded(); !e.had || k != d.dropKey(p.part, e.oldKey(&p)) {
+		own[strings.Clone(k)] = true
+	}
+	return nil
 }
 
 // runRows gives the rows of runs that are left of the time of the scan.
@@ -339,7 +380,10 @@ func (st *scanState) runRows(runs []*hotRun, out *rowSink, late map[string]bool)
 		if r.del() {
 			return true
 		}
-		if _, mine := st.own.last[r.ikey]; mine {
+		if mine, err := st.own.get(r.ikey); err != nil {
+			out.yield(storage.Batch{}, err)
+			return false
+		} else if mine != nil {
 			return true
 		}
 		p := r.decoded()
@@ -384,7 +428,12 @@ func (st *scanState) hotRows(out *rowSink, late map[string]bool) bool {
 			continue
 		}
 		key, seen = append(key[:0], k...), true
-		if _, mine := st.own.last[string(k)]; mine || r.Delete {
+		if r.Delete {
+			continue
+		}
+		if mine, err := st.own.get(string(k)); err != nil {
+			return fail(err)
+		} else if mine != nil {
 			continue
 		}
 		p, err := packets.read(r.Seq, r.Ord)

@@ -458,10 +458,16 @@ func (tx *Tx) scan(ctx context.Context, tt *txTable, v *tableView, o ScanOptions
 func (tx *Tx) own(tt *txTable, o ScanOptions) ownRows {
 	tx.mu.Lock()
 	defer tx.mu.Unlock()
-	if len(tt.entries) == 0 {
+	if !tt.wrote() {
 		return ownRows{}
 	}
-	own := ownRows{entries: tt.entries, last: make(map[string]int32, len(tt.last))}
+	own := ownRows{entries: tt.entries, last: make(map[string]int32, len(tt.last)), spilled: tt.spilled, mark: int32(tx.ops)}
+	if o.UseMark {
+		own.mark = int32(o.Mark)
+	}
+	if tt.spilled != nil && own.mark <= tt.spilled.minOp {
+		own.spilled = nil
+	}
 	for k, n := range tt.last {
 		if o.UseMark {
 			for n >= 0 && int(tt.entries[n].op) >= int(o.Mark) {

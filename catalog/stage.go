@@ -67,8 +67,8 @@ type stagedFile struct {
 	w     *storage.BaseWriter
 	rows  int64
 	size  int64
-	sum   uint32         // CRC-32C
-	dead  map[int64]bool // rows that a later one of the run replaced
+	sum   uint32 // CRC-32C
+	dead  rowSet // rows that were taken back or replaced
 }
 
 // place is where a row of a run stands.
@@ -82,6 +82,28 @@ type place struct {
 const (
 	stagedOpenMax = 4 // files of a run that are written at the same time; each holds a row group in memory
 )
+
+// rowSet is a set of rows of a file.
+type rowSet struct {
+	bits []uint64
+	n    int64
+}
+
+func (s *rowSet) add(row int64) {
+	i := int(row >> 6)
+	if i >= len(s.bits) {
+		s.bits = append(s.bits, make([]uint64, i+1-len(s.bits))...)
+	}
+	if !s.has(row) {
+		s.bits[i] |= 1 << (row & 63)
+		s.n++
+	}
+}
+
+func (s *rowSet) has(row int64) bool {
+	i := int(row >> 6)
+	return i < len(s.bits) && s.bits[i]&(1<<(row&63)) != 0
+}
 
 func (p *place) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(p.file+1))
@@ -265,11 +287,7 @@ func (r *stagedRun) kill(ikey []byte, p place) error {
 		r.spill.dead[p.row] = true
 		return r.keys.remove(ikey)
 	}
-	f := r.files[p.file]
-	if f.dead == nil {
-		f.dead = map[int64]bool{}
-	}
-	f.dead[p.row] = true
+	r.files[p.file].dead.add(p.row)
 	return r.keys.remove(ikey)
 }
 
@@ -288,7 +306,7 @@ func (r *stagedRun) cut(ctx context.Context) (err error) {
 		return err
 	}
 	for i, f := range r.files {
-		if len(f.dead) > 0 {
+		if f.dead.n > 0 {
 			if err := r.compact(ctx, i); err != nil {
 				return err
 			}
@@ -313,13 +331,17 @@ func (r *stagedRun) finish(ctx context.Context) error {
 func (r *stagedRun) compact(ctx context.Context, n int) error {
 	f, d := r.files[n], r.s.d
 	old := *f
-	if err := r.s.writer(ctx, f, int(f.rows)-len(f.dead)); err != nil {
+	if f.dead.n == f.rows {
+		f.rows, f.size, f.dead = 0, 0, rowSet{}
+		return r.s.drop(&old)
+	}
+	if err := r.s.writer(ctx, f, int(f.rows-f.dead.n)); err != nil {
 		return err
 	}
 	at := int64(0)
 	err := r.s.rows(ctx, &old, func(b storage.Batch, i int) error {
 		at++
-		if old.dead[at-1] {
+		if old.dead.has(at - 1) {
 			return nil
 		}
 		key, _ := b.Value(slices.Index(storage.MetaColumns, storage.ColRecordKey), i).(string)
@@ -343,7 +365,7 @@ func (r *stagedRun) compact(ctx context.Context, n int) error {
 		*f = old
 		return err
 	}
-	f.dead = nil
+	f.dead = rowSet{}
 	if err := f.commit(ctx); err != nil {
 		return err
 	}

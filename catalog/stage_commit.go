@@ -38,7 +38,7 @@ func (tt *txTable) hasStaged() bool { return tt.staged != nil && tt.staged.count
 type stagedCommit struct {
 	c       *Catalog
 	tx      *Tx
-	changes []change
+	changes []change // that go through the journal
 	tables  []*stagedTable
 	dir     string // path of the folder of sorted tables
 	big     []sortedTable
@@ -84,6 +84,7 @@ func (c *Catalog) commitStaged(ctx context.Context, tx *Tx, changes []change, ta
 		defer release()
 	}
 	sc.dir = c.path(sc.tables[0].staged.dir)
+	defer sc.endSorts()
 	decided := false
 	defer func() {
 		for _, st := range sc.tables {
@@ -100,6 +101,7 @@ func (c *Catalog) commitStaged(ctx context.Context, tx *Tx, changes []change, ta
 	if err := sc.writeIndex(); err != nil {
 		return fmt.Errorf("write the index of staged rows: %w", err)
 	}
+	sc.endSorts() // their files stand in a folder that goes with the decision
 	if err := sc.link(ctx); err != nil {
 		return fmt.Errorf("link staged files: %w", err)
 	}
@@ -130,6 +132,15 @@ func (c *Catalog) commitStaged(ctx context.Context, tx *Tx, changes []change, ta
 	return nil
 }
 
+// endSorts gives up what was sorted.
+func (sc *stagedCommit) endSorts() {
+	for _, st := range sc.tables {
+		if err := st.folded.close(); err != nil {
+			sc.c.log.Warn("remove the sorted changes of a large statement", "err", err)
+		}
+	}
+}
+
 // prepare brings a table up to date and its staged files above every instant of it.
 func (sc *stagedCommit) prepare(ctx context.Context, st *stagedTable) error {
 	c, t, s := sc.c, st.t, st.staged
@@ -141,9 +152,12 @@ func (sc *stagedCommit) prepare(ctx context.Context, st *stagedTable) error {
 			return err
 		}
 	}
-	fold, err := sc.unbuffer(ctx, st)
-	if err != nil {
-		return err
+	fold := false
+	if st.wrote() {
+		var err error
+		if fold, err = sc.unbuffer(ctx, st); err != nil {
+			return err
+		}
 	}
 	if err := t.resolveIntent(ctx); err != nil {
 		return err
@@ -170,7 +184,7 @@ func (sc *stagedCommit) prepare(ctx context.Context, st *stagedTable) error {
 		return err
 	}
 	upTo := index.Seq(t.lastSeq.Load())
-	if err := sc.conflicts(st, s.seq, upTo); err != nil {
+	if err := sc.conflicts(st, s.seq, upTo, false); err != nil {
 		return err
 	}
 	st.checked = max(upTo, s.seq)
@@ -179,9 +193,19 @@ func (sc *stagedCommit) prepare(ctx context.Context, st *stagedTable) error {
 		Stats: map[string][]timeline.WriteStat{}, Operation: timeline.OpInsert,
 		Extra: map[string]string{timeline.ExtraSchema: d.spec.Schema.Avro(false), extraWarehouse: c.id, extraBin: newID()},
 	}
+	st.folded.locs = newSorter(c, c.fs.PathJoin(c.path(s.dir), ".locations"))
+	st.folded.hints = newSorter(c, c.fs.PathJoin(c.path(s.dir), ".hints"))
 	if fold {
 		if err := sc.fold(ctx, st); err != nil {
 			return err
+		}
+	} else {
+		n := len(sc.changes)
+		sc.changes = st.changes(sc.changes)
+		for _, ch := range sc.changes[n:] {
+			if err := sc.noteHints(st, ch.e); err != nil {
+				return err
+			}
 		}
 	}
 	action := timeline.Commit
@@ -263,11 +287,13 @@ func (s *stage) redraw(ctx context.Context) error {
 
 var errFound = errors.New("catalog: found")
 
-// conflicts looks for commits in (after, upTo] that changed a key or took a UNIQUE value of staged rows.
-func (sc *stagedCommit) conflicts(st *stagedTable, after, upTo index.Seq) error {
+// conflicts looks for commits in (after, upTo] that changed a key or took a UNIQUE value of staged rows; folded: or a key of the small
+// writes, which have been checked up to after one by one.
+func (sc *stagedCommit) conflicts(st *stagedTable, after, upTo index.Seq, folded bool) error {
 	t, c := st.t, sc.c
 	runs := slices.DeleteFunc(slices.Clone(st.staged.runs), func(r *stagedRun) bool { return r.folded })
-	if upTo <= after || len(runs) == 0 {
+	folded = folded && st.wrote()
+	if upTo <= after || len(runs) == 0 && !folded {
 		return nil
 	}
 	conflict := func(key string) error {
@@ -275,6 +301,12 @@ func (sc *stagedCommit) conflicts(st *stagedTable, after, upTo index.Seq) error 
 	}
 	key := ""
 	err := eachPacket(c.db, t.id, after, upTo, func(_ index.Seq, _ uint32, p packetRow) error {
+		if folded {
+			if own, err := st.ownWrite(textView(p.ikey)); err != nil || own != nil {
+				key = p.key
+				return firstError(err, errFound)
+			}
+		}
 		for _, r := range runs {
 			if _, ok, err := r.find(p.ikey); err != nil {
 				return err
@@ -352,12 +384,6 @@ func (sc *stagedCommit) conflicts(st *stagedTable, after, upTo index.Seq) error 
 	return nil
 }
 
-// op is a change of the state's database.
-type op struct {
-	key, value string
-	del        bool
-}
-
 // batchOps gives what a batch changes, by key; the last change of a key counts.
 func batchOps(b *pebble.Batch) ([]op, error) {
 	last := map[string]op{}
@@ -394,6 +420,11 @@ type tableSink struct {
 }
 
 func (k *tableSink) add(key, value []byte, del bool) (err error) {
+	if k.w != nil && k.w.Raw().EstimatedSize() > tableBytes {
+		if err := k.end(); err != nil {
+			return err
+		}
+	}
 	if k.w == nil {
 		k.sc.made++
 		k.cur = sortedTable{path: k.sc.c.fs.PathJoin(k.sc.dir, ".index-"+strconv.Itoa(k.sc.made)), low: slices.Clone(key)}
@@ -408,19 +439,19 @@ func (k *tableSink) add(key, value []byte, del bool) (err error) {
 	return k.w.Set(key, value)
 }
 
-// upTo writes the changes before a key (nil: all) and gives those that are left; one of the key itself takes its place.
-func (k *tableSink) upTo(over []op, key []byte) (left []op, same bool, err error) {
-	for len(over) > 0 && (key == nil || over[0].key <= textView(key)) {
-		o := over[0]
-		over = over[1:]
+// upTo writes the changes before a key (nil: all); one of the key itself takes its place.
+func (k *tableSink) upTo(over *sortReader, key []byte) (same bool, err error) {
+	for over.ok && !same && (key == nil || over.cur.key <= textView(key)) {
+		o := &over.cur
 		if err := k.add(bytesView(o.key), bytesView(o.value), o.del); err != nil {
-			return over, false, err
+			return false, err
 		}
-		if key != nil && o.key == textView(key) {
-			return over, true, nil
+		same = key != nil && o.key == textView(key)
+		if err := over.next(); err != nil {
+			return false, err
 		}
 	}
-	return over, false, nil
+	return same, nil
 }
 
 func (k *tableSink) end() error {
@@ -446,24 +477,24 @@ func (sc *stagedCommit) writeIndex() error {
 	for _, st := range sc.tables {
 		sink := &tableSink{sc: sc}
 		s := st.staged
-		over := st.folded.locs
+		over, err := st.folded.locs.read()
+		if err != nil {
+			return err
+		}
 		var inner error
 		put := func(r *stagedRun, k, v []byte) bool {
 			p := decodePlace(textView(v))
 			key, value = index.AppendStaged(key[:0], value[:0], st.t.id, k, s.no, r.files[p.file].group, p.row, p.key)
-			if over, _, inner = sink.upTo(over, key); inner == nil {
+			if _, inner = sink.upTo(over, key); inner == nil {
 				inner = sink.add(key, value, false)
-			}
-			if inner == nil && sink.w.Raw().EstimatedSize() > tableBytes {
-				inner = sink.end()
 			}
 			return inner == nil
 		}
-		err := mergeKeys(s.runs, func(r *stagedRun) *keyTable { return r.keys }, put)
+		err = mergeKeys(s.runs, func(r *stagedRun) *keyTable { return r.keys }, put)
 		if err == nil && inner == nil {
-			_, _, inner = sink.upTo(over, nil)
+			_, inner = sink.upTo(over, nil)
 		}
-		if err := firstError(err, inner, sink.end()); err != nil {
+		if err := firstError(err, inner, over.close(), sink.end()); err != nil {
 			return err
 		}
 	}
@@ -477,23 +508,15 @@ func (sc *stagedCommit) writeIndex() error {
 
 // writeHints writes the secondary hints of a table's staged rows, with the changes that small statements make over them.
 func (sc *stagedCommit) writeHints(st *stagedTable) error {
-	c := sc.c
 	if len(st.def.indexes) == 0 {
 		return nil
 	}
-	b := c.db.NewBatch()
-	defer b.Close()
-	for i := range sc.changes {
-		if sc.changes[i].tt == st.txTable {
-			if err := c.putSecondary(b, st.txTable, sc.changes[i].e, 0); err != nil {
-				return err
-			}
-		}
-	}
-	over, err := batchOps(b)
+	over, err := st.folded.hints.read()
 	if err != nil {
 		return err
 	}
+	defer over.close()
+	runs := slices.DeleteFunc(slices.Clone(st.staged.runs), func(r *stagedRun) bool { return r.folded })
 	sink := &tableSink{sc: sc}
 	var key, value []byte
 	order := make([]int, len(st.def.indexes))
@@ -511,20 +534,17 @@ func (sc *stagedCommit) writeHints(st *stagedTable) error {
 			}
 			key, value = index.AppendHint(key[:0], value[:0], st.t.id, x.no, values, ikey)
 			var same bool
-			if over, same, inner = sink.upTo(over, key); inner == nil && !same {
+			if same, inner = sink.upTo(over, key); inner == nil && !same {
 				inner = sink.add(key, value, false)
-			}
-			if inner == nil && sink.w.Raw().EstimatedSize() > tableBytes {
-				inner = sink.end()
 			}
 			return inner == nil
 		}
-		err := mergeKeys(st.staged.runs, func(r *stagedRun) *keyTable { return r.hints[n] }, put)
+		err := mergeKeys(runs, func(r *stagedRun) *keyTable { return r.hints[n] }, put)
 		if err := firstError(err, inner); err != nil {
 			return err
 		}
 	}
-	_, _, err = sink.upTo(over, nil)
+	_, err = sink.upTo(over, nil)
 	return firstError(err, sink.end())
 }
 
@@ -620,7 +640,7 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 		return c.failed
 	}
 	for _, st := range sc.tables {
-		if err := sc.conflicts(st, st.checked, index.Seq(st.t.lastSeq.Load())); err != nil {
+		if err := sc.conflicts(st, st.checked, index.Seq(st.t.lastSeq.Load()), true); err != nil {
 			return err
 		}
 	}
@@ -630,7 +650,7 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 	seq := c.clock.next()
 	b := c.db.NewBatch()
 	defer b.Close()
-	rec, counts, grown, err := c.writeChanges(tx, b, seq, sc.journal())
+	rec, counts, grown, err := c.writeChanges(tx, b, seq, sc.changes)
 	if err != nil {
 		return err
 	}
@@ -712,16 +732,6 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 	c.noteCommit(seq, at, counts, grown)
 	c.advance(seq)
 	return nil
-}
-
-// journal gives the changes that go through the journal.
-func (sc *stagedCommit) journal() (out []change) {
-	for _, ch := range sc.changes {
-		if !slices.ContainsFunc(sc.tables, func(st *stagedTable) bool { return st.folded.entries[ch.e] }) {
-			out = append(out, ch)
-		}
-	}
-	return out
 }
 
 // tablesOf writes the changes of a batch into sorted tables and gives the paths of all, in order.

@@ -158,18 +158,23 @@ func (k *keyTable) spill() (err error) {
 }
 
 func (k *keyTable) open() (err error) {
-	cache := pebble.NewCache(4 << 20)
+	k.db, err = openSpill(k.c, k.dir, 4<<20)
+	return err
+}
+
+// openSpill makes a database for what a transaction cannot keep in memory; it takes sorted tables in.
+func openSpill(c *Catalog, dir string, cacheBytes int64) (*pebble.DB, error) {
+	cache := pebble.NewCache(cacheBytes)
 	defer cache.Unref()
 	o := &pebble.Options{
-		FS: k.c.fs, Cache: cache, Logger: pebbleLog{k.c.log}, DisableWAL: true, MemTableSize: 256 << 10, FormatMajorVersion: pebble.FormatNewest,
+		FS: c.fs, Cache: cache, Logger: pebbleLog{c.log}, DisableWAL: true, MemTableSize: 256 << 10, FormatMajorVersion: pebble.FormatNewest,
 	}
 	o.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
 	o.EnsureDefaults()
-	if err := k.c.fs.MkdirAll(k.dir, 0o755); err != nil {
-		return err
+	if err := c.fs.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
 	}
-	k.db, err = pebble.Open(k.dir, o)
-	return err
+	return pebble.Open(dir, o)
 }
 
 // newTable begins a sorted table that a database can ingest.

@@ -12,7 +12,7 @@ func (c *Catalog) Status() Status {
 		"flushes_overtaken": m.OvertakenTotal.Load(), "table_locks_lost": m.LocksLostTotal.Load(),
 		"writes_refused": m.FullTotal.Load(), "disk_full": m.DiskFullTotal.Load(),
 		"hot_bytes": c.hotBytes.Load(), "hot_bytes_limit": c.o.HotBytesMax,
-		"transaction_bytes": c.txBytes.Load(), "transaction_bytes_limit": c.o.TxBytesMax,
+		"transaction_bytes": c.txBytes.Load(), "transaction_bytes_limit": c.o.TxBytesMax, "transaction_rows_spilled": m.SpilledTotal.Load(),
 		"journal_bytes_limit": c.o.JournalBytes,
 		"runs_bytes":          c.runBytes.Load(), "runs_bytes_limit": allRunBytes,
 		"row_locks": m.LocksHeld.Load(), "row_locks_limit": locksMax, "row_locks_refused": m.LocksRefusedTotal.Load(),

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,8 @@ type txTable struct {
 	intent  lockMask             // how the table is locked for the sake of its rows
 	mem     arena                // of the entries
 	bytes   int64                // that the entries take, see Options.TxBytesMax
+	spilled *txSpill             // older writes; guarded by Tx.mu
+	mine    int                  // writes of rows that the transaction staged, those that were undone among them
 	buf     []byte               // for encoding
 	byValue map[string][]string  // keyless tables: encoded row → record keys, made by the first search of a statement
 	valueAt int                  // writes of the transaction that byValue reflects
@@ -202,6 +205,11 @@ func (tx *Tx) RollbackTo(m Mark) error {
 		if len(tt.entries) == 0 {
 			tt.mem, tt.entries = arena{}, nil
 		}
+		if tt.spilled.truncate(m) {
+			tx.mu.Lock()
+			tt.endSpill()
+			tx.mu.Unlock()
+		}
 		tt.byValue = nil
 		if tt.staged != nil {
 			tx.mu.Lock()
@@ -303,7 +311,7 @@ func (tx *Tx) Insert(ctx context.Context, t *Table, row storage.Row) error {
 	if err := tx.checkUnique(ctx, tt, ikey, nil, row); err != nil {
 		return err
 	}
-	if err := tx.add(tt, write{ikey: ikey, row: row, key: key, part: part, again: st.entry >= 0 && st.had}.onto(st)); err != nil {
+	if err := tx.add(tt, write{ikey: ikey, row: row, key: key, part: part, again: st.own && st.had}.onto(st)); err != nil {
 		return err
 	}
 	return tx.noteValue(tt, ikey, row)
@@ -377,7 +385,7 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 		if err := tx.remove(tt, oldKey, was); err != nil {
 			return err
 		}
-		return tx.add(tt, write{ikey: ikey, row: row, key: d.recordKey(row), part: part, again: st.entry >= 0 && st.had}.onto(st))
+		return tx.add(tt, write{ikey: ikey, row: row, key: d.recordKey(row), part: part, again: st.own && st.had}.onto(st))
 	}
 	if st.exists && d.merge == storage.EventTime && d.ordering >= 0 {
 		if err := tx.load(ctx, tt, st); err != nil {
@@ -396,11 +404,7 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 	if err := tt.image(st, old); err != nil {
 		return err
 	}
-	w := write{ikey: ikey, row: row, key: d.recordKey(row), part: part, again: st.again}.onto(st)
-	if st.entry >= 0 {
-		w.again = tt.entries[st.entry].again()
-	}
-	return tx.add(tt, w)
+	return tx.add(tt, write{ikey: ikey, row: row, key: d.recordKey(row), part: part, again: st.again}.onto(st))
 }
 
 // Delete removes a row, found by its key, in a table without a key by value.
@@ -517,6 +521,9 @@ func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, r
 				return err
 			}
 		}
+		if err := tt.spilledOwners(x.no, values, taken); err != nil {
+			return err
+		}
 		if tt.staged != nil {
 			for _, r := range tt.staged.runs {
 				k, ok, err := r.owner(i, values)
@@ -549,6 +556,12 @@ func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, r
 		tt.unique[id] = append(tt.unique[id], string(ikey))
 	}
 	return nil
+}
+
+// spilledOwners calls f for the index keys of rows that writes which do not wait in memory gave the values of an index.
+func (tt *txTable) spilledOwners(no uint32, values []byte, f func(ikey []byte) error) error {
+	b := index.Bounds{Low: values, High: append(values[:len(values):len(values)], 0xff)}
+	return tt.spilled.owners(no, b, func(k []byte) (bool, error) { return true, f(bytes.Clone(k)) })
 }
 
 func uniqueID(no uint32, values []byte) string { return fmt.Sprintf("%d/%s", no, values) }
@@ -599,8 +612,12 @@ func (tx *Tx) takeValue(ctx context.Context, tt *txTable, value string, w LockWa
 	var locked error
 	for i := len(tt.byValue[value]) - 1; i >= 0; i-- {
 		k := tt.byValue[value][i]
-		n, own := tt.last[k]
-		gone := own && tt.entries[n].del()
+		e, err := tt.ownWrite(k)
+		if err != nil {
+			return nil, err
+		}
+		own := e != nil
+		gone := own && e.del()
 		if !gone {
 			_, err := tx.lockKey(ctx, tt, spaceRecord, []byte(k), lockX, w)
 			if w == LockNoWait && errors.Is(err, ErrLocked) {
@@ -659,7 +676,7 @@ func (tx *Tx) updateByValue(ctx context.Context, tt *txTable, old, row storage.R
 		if err := tx.remove(tt, ikey, st); err != nil {
 			return err
 		}
-		st = &keyState{entry: -1, key: tx.c.generateKey(), at: st.at}
+		st = &keyState{key: tx.c.generateKey(), at: st.at}
 		ikey = tt.def.textKey(st.key, part)
 	}
 	if err := tx.add(tt, write{ikey: ikey, row: row, key: st.key, part: part}.onto(st)); err != nil {
@@ -680,6 +697,7 @@ func (tx *Tx) Rollback() {
 		tx.letGo(tt)
 		tt.account(-tt.bytes)
 		tt.close()
+		tt.endSpill()
 		if tt.staged != nil {
 			tt.staged.discard()
 			tt.staged = nil
