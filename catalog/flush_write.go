@@ -260,29 +260,9 @@ func (f *flush) writeLog(ctx context.Context, o *outFile) error {
 
 // complete publishes the instant to other engines. The decision was the journal's.
 func (f *flush) complete(ctx context.Context) error {
-	if err := f.t.c.dropMetadataTable(ctx, f.d.dir); err != nil {
-		return err
-	}
 	if err := f.pending.Complete(ctx, f.meta); err != nil {
 		return fmt.Errorf("complete %s: %w", f.instant, err)
 	}
 	f.rest(ctx)
 	return nil
-}
-
-// dropMetadataTable takes the metadata table out of use: it would hide what is written here, since lakesql does not maintain it.
-func (c *Catalog) dropMetadataTable(ctx context.Context, dir string) error {
-	p, err := timeline.ReadProperties(ctx, c.store, dir)
-	if err != nil {
-		return err
-	}
-	if p[timeline.KeyMetadata] == "" && p[timeline.KeyMetadataInflight] == "" {
-		return nil
-	}
-	delete(p, timeline.KeyMetadata)
-	delete(p, timeline.KeyMetadataInflight)
-	if err := timeline.WriteProperties(ctx, c.store, dir, p); err != nil {
-		return err
-	}
-	return c.store.Remove(ctx, join(dir, ".hoodie/metadata")+"/")
 }

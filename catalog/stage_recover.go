@@ -126,9 +126,6 @@ func (t *Table) publishStaged(ctx context.Context, in *intent, found timeline.In
 	if err := t.keep(ctx); err != nil {
 		return err
 	}
-	if err := c.dropMetadataTable(ctx, d.dir); err != nil {
-		return err
-	}
 	if err := p.CompleteBytes(ctx, in.Meta); err != nil {
 		return fmt.Errorf("complete %s: %w", in.Instant, err)
 	}

@@ -164,3 +164,75 @@ func (b *loadedBlock) fromHFile() ([]byte, error) {
 	b.Type = BlockAvro
 	return out, nil
 }
+
+// HFileEntry is one entry of an HFile.
+type HFileEntry = hfile.Entry
+
+// WriteHFileLog writes a log file of one HFile data block, as logs of metadata tables are. The entries come in the order of their keys;
+// schema is the Avro schema of their values. It gives the size of the file in bytes. The file is durable on return.
+func WriteHFileLog(ctx context.Context, s Store, name string, instant InstantTime, schema string, entries []HFileEntry) (int64, error) {
+	image, err := hfileImage(schema, nil, entries)
+	if err != nil {
+		return 0, fmt.Errorf("writing log %s: %w", name, err)
+	}
+	w := beginBlock(nil, BlockHFile, instant, schema)
+	w.b = append(w.b, image...)
+	b := w.end()
+	if err := writeObject(ctx, s, name, b); err != nil {
+		return 0, fmt.Errorf("writing log %s: %w", name, err)
+	}
+	return int64(len(b)), nil
+}
+
+// WriteHFile writes a base file of a metadata table, with a bloom filter and the range of its keys as Hudi's have them.
+func WriteHFile(ctx context.Context, s Store, name, schema string, entries []HFileEntry) (int64, error) {
+	bloom := NewBloom(max(len(entries), 1), hfileBloomRate)
+	for _, e := range entries {
+		bloom.Add(string(e.Key))
+	}
+	b, err := hfileImage(schema, bloom, entries)
+	if err == nil {
+		err = writeObject(ctx, s, name, b)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("writing HFile %s: %w", name, err)
+	}
+	return int64(len(b)), nil
+}
+
+// hfileBloomRate is the share of keys for which the filter of a base file says yes wrongly.
+const hfileBloomRate = 0.0001
+
+// hfileImage gives the bytes of an HFile as Hudi writes them: its file info has the schema and, of a base file, the range of the keys.
+func hfileImage(schema string, bloom *Bloom, entries []HFileEntry) ([]byte, error) {
+	var out bytes.Buffer
+	w := hfile.NewWriter(&out, hfile.Options{})
+	for _, e := range entries {
+		if err := w.Put(e.Key, e.Value); err != nil {
+			return nil, err
+		}
+	}
+	w.Info("schema", []byte(schema))
+	if bloom != nil && len(entries) > 0 {
+		w.Meta("bloomFilter", []byte(bloom.Encode()))
+		w.Info("bloomFilterTypeCode", []byte(bloomSimple))
+		w.Info("minRecordKey", entries[0].Key)
+		w.Info("maxRecordKey", entries[len(entries)-1].Key)
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// writeObject writes an object in one piece, durably.
+func writeObject(ctx context.Context, s Store, name string, b []byte) error {
+	w, err := s.Create(ctx, name)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(b); err != nil {
+		return errors.Join(err, w.Abort())
+	}
+	return w.Commit()
+}

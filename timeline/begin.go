@@ -112,6 +112,14 @@ func (p *Pending) CompleteBytes(ctx context.Context, b []byte) error {
 			return fmt.Errorf("completing %s: no %s file: %w", p.Instant, state, ErrRolledBack)
 		}
 	}
+	if err := tellMetadata(ctx, p.store, p.dir, p.Instant, b); err != nil {
+		return fmt.Errorf("completing %s: %w", p.Instant, err)
+	}
+	return p.publish(ctx, b)
+}
+
+// publish writes the completed file.
+func (p *Pending) publish(ctx context.Context, b []byte) error {
 	// In version 6 the modification time of this file is the instant's completion time, and Hudi 1.1 finds by it which logs belong to
 	// a base file of the instant: were it before the instant time, those logs would be lost to its readers.
 	var at time.Time
@@ -140,6 +148,9 @@ func (p *Pending) Abort(ctx context.Context) error {
 	names := make([]string, 0, len(p.marked))
 	for name := range p.marked {
 		names = append(names, name)
+	}
+	if err == nil {
+		err = forgetMetadata(ctx, p.store, p.dir, p.Instant)
 	}
 	if err == nil {
 		err = p.store.Remove(ctx, names...)

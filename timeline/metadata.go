@@ -1,7 +1,6 @@
 package timeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,24 +76,32 @@ func (m *Metadata) Stale() string {
 	if !slices.Contains(m.parts, metadataFilesPartition) {
 		return "its partition files is not in use"
 	}
-	known, first := map[storage.InstantTime]bool{}, storage.InstantTime("")
-	for _, in := range m.tl.Instants {
-		if in.State == Completed && in.Action.writes() {
-			known[in.Time] = true
-			first = cmp.Or(first, in.Time)
+	for _, in := range m.data.Pending() {
+		if in.Action == Rollback || in.Action == Restore {
+			return fmt.Sprintf("%s %s is not finished", in.Action, in.Time)
 		}
 	}
-	if first == "" {
+	return m.unknown()
+}
+
+// unknown names a completed instant of the table that the metadata table does not know; "": there is none.
+func (m *Metadata) unknown() string {
+	known := map[storage.InstantTime]bool{}
+	var first Instant
+	for _, in := range m.tl.Completed() {
+		known[in.Time] = true
+		if len(known) == 1 {
+			first = in
+		}
+	}
+	if len(known) == 0 {
 		return "it has no completed instant"
 	}
 	for _, in := range m.data.Instants {
-		switch {
-		case in.State != Completed:
-			if in.Action == Rollback || in.Action == Restore {
-				return fmt.Sprintf("%s %s is not finished", in.Action, in.Time)
-			}
-		case metadataActions(in.Action) && in.Time > first && !known[in.Time]:
-			// What is older than its first instant was listed when it was made, or has been archived in both.
+		// What is older than its first instant was listed when it was made, or has been archived there. In layout 1 the first instant is
+		// named after the last one of the table.
+		listed := in.Time <= first.Time || m.tl.layout == Layout2 && strings.HasPrefix(string(first.Time), metadataSolo) && in.Completed < first.Completed
+		if in.State == Completed && metadataActions(in.Action) && !listed && !known[in.Time] {
 			return fmt.Sprintf("it does not know %s %s", in.Action, in.Time)
 		}
 	}

@@ -258,6 +258,9 @@ func resumeRollback(ctx context.Context, s storage.Store, dir string, at storage
 	if err != nil {
 		return err
 	}
+	if err := tellMetadata(ctx, s, dir, rb, b); err != nil {
+		return err
+	}
 	if err := s.PutNew(ctx, rb.object(dir, Completed), b); err != nil && !errors.Is(err, storage.ErrExist) {
 		return err
 	}
