@@ -9,6 +9,9 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/stretchr/testify/require"
+
+	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
 )
 
 // attachedFixture attaches a table that Hudi wrote.
@@ -83,4 +86,68 @@ func TestCheckMetadataTable(t *testing.T) {
 		require.Len(t, found, 1)
 		require.Contains(t, found[0], "hfile, byte 0: the checksum of the block")
 	})
+}
+
+// With hoodie.metadata.enable the metadata table follows flushes, large statements, DDL and restarts; without it, it goes.
+func TestMetadataTableKept(t *testing.T) {
+	ctx := context.Background()
+	fs := vfs.NewMem()
+	o := Options{StageRows: 8}
+	c := testOpen(t, fs, o)
+	tab := newTable(t, c, "t", func(s *TableSpec) {
+		s.Partition = []string{"name"}
+		s.Options = map[string]string{timeline.KeyMetadataEnable: "true"}
+	})
+	listed := func(c *Catalog, tab *Table) int {
+		t.Helper()
+		require.Empty(t, metadataFindings(t, c, tab))
+		dir := tab.def.Load().dir
+		p, err := timeline.ReadProperties(ctx, c.store, dir)
+		require.NoError(t, err)
+		require.True(t, p.MetadataInUse())
+		tl, err := timeline.Load(ctx, c.store, dir)
+		require.NoError(t, err)
+		m, err := timeline.OpenMetadata(ctx, c.store, dir, p, tl)
+		require.NoError(t, err)
+		files, err := m.Files(ctx)
+		require.NoError(t, err)
+		n := 0
+		for _, names := range files {
+			n += len(names)
+		}
+		return n
+	}
+	write := func(c *Catalog, tab *Table, from, to int32) {
+		inTx(t, c, func(tx *Tx) {
+			for id := from; id < to; id++ {
+				require.NoError(t, tx.Insert(ctx, tab, storage.Row{id, "p", int64(id)}))
+			}
+		})
+		flushAll(t, c)
+	}
+	write(c, tab, 0, 3)
+	require.Equal(t, 1, listed(c, tab))
+	write(c, tab, 10, 30) // a large statement
+	require.Greater(t, listed(c, tab), 1)
+	inTx(t, c, func(tx *Tx) {
+		require.NoError(t, tx.Update(ctx, tab, storage.Row{int32(1), "p", int64(1)}, storage.Row{int32(1), "p", int64(7)}))
+	})
+	flushAll(t, c)
+	before := listed(c, tab)
+	require.NoError(t, c.Close(ctx))
+
+	c = testOpen(t, fs, o)
+	tab, ok := c.Table("d", "t")
+	require.True(t, ok)
+	write(c, tab, 40, 42)
+	require.Greater(t, listed(c, tab), before)
+
+	spec := *tab.Spec()
+	spec.Options = nil
+	require.NoError(t, c.AlterTable(ctx, tab, spec, []int{0, 1, 2}, nil))
+	write(c, tab, 50, 51)
+	p, err := timeline.ReadProperties(ctx, c.store, tab.def.Load().dir)
+	require.NoError(t, err)
+	require.Empty(t, p[timeline.KeyMetadata])
+	require.NoError(t, c.Close(ctx))
 }
