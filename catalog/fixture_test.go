@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
 )
 
 const fixtureFolder = "../testdata/hudi"
@@ -309,6 +310,49 @@ func TestFixtures(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Partition paths of any key generator are read, such as days of a time-based one, whose columns do not hold them. Nothing is written then.
+func TestOtherKeyGenerator(t *testing.T) {
+	ctx := context.Background()
+	const name = "v6_cow_part_hive"
+	fs := vfs.NewMem()
+	dir := unpackInto(t, fs, name, "/hudi")
+	folders, err := fs.List(dir)
+	require.NoError(t, err)
+	day := 0
+	for _, f := range folders {
+		if strings.HasPrefix(f, "city=") {
+			day++
+			require.NoError(t, fs.MkdirAll(dir+"/2026/01", 0o755))
+			require.NoError(t, fs.Rename(dir+"/"+f, dir+"/2026/01/0"+strconv.Itoa(day)))
+		}
+	}
+	require.Greater(t, day, 2)
+	store := storage.NewLocal(fs, "/")
+	p, err := timeline.ReadProperties(ctx, store, dir[1:])
+	require.NoError(t, err)
+	p[timeline.KeyKeyGenerator] = "org.apache.hudi.keygen.TimestampBasedKeyGenerator"
+	require.NoError(t, timeline.WriteProperties(ctx, store, dir[1:], p))
+	c, err := Open(ctx, "/data", Options{FS: fs})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close(ctx)) }()
+	require.NoError(t, c.CreateDatabase(ctx, "d", nil))
+	tab, err := c.AttachTable(ctx, "d", "t", dir)
+	require.NoError(t, err)
+	tx, err := c.Begin(ctx)
+	require.NoError(t, err)
+	defer tx.Rollback()
+	cols := append(append([]string(nil), storage.MetaColumns...), fieldNames(tab.Spec().Schema)...)
+	got, err := scanJSON(tx.Scan(ctx, tab, ScanOptions{Columns: cols}))
+	require.NoError(t, err)
+	want, ok := expectedRows(t, name, "snapshot")
+	require.True(t, ok)
+	sameRows(t, want, got)
+	fixtureByKey(t, tab, tx)
+	err = tx.Delete(ctx, tab, make(storage.Row, len(tab.Spec().Schema.Fields)))
+	require.ErrorIs(t, err, ErrReadOnly)
+	require.ErrorContains(t, err, "TimestampBasedKeyGenerator")
 }
 
 // fixtureByKey finds each row again by the values of its key columns.

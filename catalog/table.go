@@ -329,6 +329,9 @@ func (c *Catalog) compile(r *tableRecord, p timeline.Properties) (*tableDef, err
 				d.readOnly = fmt.Sprintf("column %s is nested", f.Name)
 			}
 		}
+		if keys := p.UnusualKeys(); keys != "" {
+			d.readOnly = "key generator " + keys
+		}
 		if d.layout != timeline.Layout1 {
 			d.readOnly = "table version " + p[timeline.KeyVersion]
 		}

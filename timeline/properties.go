@@ -28,6 +28,7 @@ const (
 	KeyPrecombineField  = "hoodie.table.precombine.field"
 	KeyOrderingFields   = "hoodie.table.ordering.fields"
 	KeyKeyGenerator     = "hoodie.table.keygenerator.class"
+	KeyKeyGeneratorType = "hoodie.table.keygenerator.type"
 	KeyPayloadClass     = "hoodie.compaction.payload.class"
 	KeyMergeMode        = "hoodie.record.merge.mode"
 	KeyMergeStrategy    = "hoodie.compaction.record.merger.strategy"
@@ -288,6 +289,28 @@ func (p Properties) list(key string) []string {
 
 // RecordKeyFields gives the columns of the record key; nil if keys were generated.
 func (p Properties) RecordKeyFields() []string { return p.list(KeyRecordKeyFields) }
+
+// UnusualKeys names the key generator if record keys or partition paths are not made of the values of their columns as they are; "" if
+// they are. Keys of one column of the complex generator are among the unusual: some releases put the column's name in front of them.
+func (p Properties) UnusualKeys() string {
+	class := p[KeyKeyGenerator]
+	name := cmp.Or(strings.ToUpper(p[KeyKeyGeneratorType]), class[strings.LastIndexByte(class, '.')+1:])
+	for _, f := range p.list(KeyPartitionFields) {
+		if _, kind, ok := strings.Cut(f, ":"); ok && !strings.EqualFold(kind, "SIMPLE") {
+			return cmp.Or(name, f)
+		}
+	}
+	switch name {
+	case "", "SIMPLE", "NON_PARTITION", "SimpleKeyGenerator", "NonpartitionedKeyGenerator":
+		return ""
+	case "COMPLEX", "ComplexKeyGenerator":
+		if len(p.RecordKeyFields()) != 1 {
+			return ""
+		}
+		return name + " with one column"
+	}
+	return name
+}
 
 // PartitionFields gives the columns of the partition path; nil if the table has no partitions.
 func (p Properties) PartitionFields() []string {

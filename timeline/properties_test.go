@@ -209,3 +209,26 @@ func FuzzProperties(f *testing.F) {
 		}
 	})
 }
+
+func TestUnusualKeys(t *testing.T) {
+	const class = "org.apache.hudi.keygen."
+	for _, c := range []struct {
+		p    Properties
+		want string
+	}{
+		{Properties{}, ""},
+		{Properties{KeyKeyGenerator: class + "SimpleKeyGenerator"}, ""},
+		{Properties{KeyKeyGenerator: class + "ComplexKeyGenerator", KeyRecordKeyFields: "a,b"}, ""},
+		{Properties{KeyKeyGenerator: class + "ComplexKeyGenerator", KeyRecordKeyFields: "a"}, "ComplexKeyGenerator with one column"},
+		{Properties{KeyKeyGenerator: class + "TimestampBasedKeyGenerator"}, "TimestampBasedKeyGenerator"},
+		{Properties{KeyKeyGeneratorType: "non_partition"}, ""},
+		{Properties{KeyKeyGeneratorType: "COMPLEX", KeyRecordKeyFields: "a"}, "COMPLEX with one column"},
+		{Properties{KeyKeyGeneratorType: "CUSTOM", KeyPartitionFields: "a:SIMPLE"}, "CUSTOM"},
+		{Properties{KeyPartitionFields: "a:SIMPLE,b:timestamp"}, "b:timestamp"},
+		{Properties{KeyKeyGenerator: "com.example.Mine"}, "Mine"},
+	} {
+		if got := c.p.UnusualKeys(); got != c.want {
+			t.Errorf("%v: %q, want %q", c.p, got, c.want)
+		}
+	}
+}
