@@ -199,6 +199,7 @@ type scanState struct {
 	own    ownRows
 	staged []*stagedRun
 	ro     bool
+	within func(storage.InstantTime) bool // an incremental read: see storage.Scan.Within
 	// foreign are the instants of other engines that a scan of the past sees and no earlier instant of ours merged, with the sequence
 	// from which on they are seen, 0 if that is not known.
 	foreign map[storage.InstantTime]index.Seq
@@ -241,7 +242,7 @@ func (st *scanState) run(ctx context.Context) iter.Seq2[storage.Batch, error] {
 		for _, ps := range st.files() {
 			fs := ps.fs
 			sc := d.scan(st.want, ps.counts)
-			sc.ReadOptimized = st.ro
+			sc.ReadOptimized, sc.Within = st.ro, st.within
 			if st.old != nil || st.hot != nil && !st.hot.empty() || !own.empty() {
 				part := fs.Partition
 				sc.Drop = func(key string) bool {

@@ -221,6 +221,8 @@ type mergedLogs struct {
 	event   bool         // they decide between rows, too
 	live    []int32      // entries that are no deletes
 	bytes   int64        // memory held, without the columns
+	// unbounded says that Scan.Within was passed over.
+	unbounded bool
 	// combined has the columns of the entries where rows are put together from several versions, else it is nil.
 	combined *combinedRows
 

@@ -308,17 +308,27 @@ func (r *Reader) mergeSet(ctx context.Context, l *logSet, sc *Scan) (*mergedLogs
 			return nil, fmt.Errorf("the table schema has no ordering field %s", sc.OrderingField)
 		}
 	}
-	answers := map[InstantTime]bool{}
 	var key []byte
-	queue := l.data.queue(func(t InstantTime) bool {
-		a, ok := answers[t]
-		if !ok {
-			a = sc.Counts == nil || sc.Counts(t)
-			answers[t] = a
-		}
-		key = append(key, boolByte(a))
-		return a
-	})
+	pick := func(within func(InstantTime) bool) []*loadedBlock {
+		answers := map[InstantTime]bool{}
+		key = key[:0]
+		return l.data.queue(func(t InstantTime) bool {
+			a, ok := answers[t]
+			if !ok {
+				a = (sc.Counts == nil || sc.Counts(t)) && (within == nil || within(t))
+				answers[t] = a
+			}
+			key = append(key, boolByte(a))
+			return a
+		})
+	}
+	isPartial := func(b *loadedBlock) bool { return b.Partial }
+	queue := pick(sc.Within)
+	unbounded := sc.Within != nil && slices.ContainsFunc(queue, isPartial)
+	if unbounded {
+		queue = pick(nil)
+		key = append(key, '*')
+	}
 	if len(queue) == 0 {
 		return nil, nil
 	}
@@ -328,7 +338,7 @@ func (r *Reader) mergeSet(ctx context.Context, l *logSet, sc *Scan) (*mergedLogs
 	for _, f := range spec.order {
 		key = append(key, f.Name+" "+f.Type.String()+" "...)
 	}
-	spec.always = slices.ContainsFunc(queue, func(b *loadedBlock) bool { return b.Partial })
+	spec.always = slices.ContainsFunc(queue, isPartial)
 	if spec.always || sc.Rules.Combine != TakeWhole {
 		if sc.Table == nil {
 			return nil, errors.New("columns of several versions cannot be combined without the table's schema")
@@ -352,6 +362,7 @@ func (r *Reader) mergeSet(ctx context.Context, l *logSet, sc *Scan) (*mergedLogs
 	if err != nil {
 		return nil, err
 	}
+	m.unbounded = unbounded
 	l.merged[string(key)] = m
 	r.grow(l, m.bytes)
 	return m, nil

@@ -22,6 +22,9 @@ type Scan struct {
 	// History is the table's schema-on-read history, and Version the id of the one of its schemas whose names Schema and Table have.
 	History *SchemaHistory
 	Version int64
+	// Within limits an incremental read to the log blocks and to the base file's rows of instants that it answers true for: what those
+	// wrote is merged by itself, as Hudi does it. In a slice with partial updates, which are no rows by themselves, it is passed over. nil: all.
+	Within func(InstantTime) bool
 	// Payload is the table's payload class if that is none of the two built-in ones; slices with logs are then refused.
 	Payload       string
 	ReadOptimized bool // base files alone
@@ -61,6 +64,7 @@ func (sc *Scan) with(key bool, order []Field) (want *Schema, keyAt int, orderAt 
 }
 
 var (
+	timeField      = Field{Name: ColCommitTime, Type: Type{Kind: String}, Nullable: true}
 	keyField       = Field{Name: ColRecordKey, Type: Type{Kind: String}, Nullable: true}
 	partitionField = Field{Name: ColPartitionPath, Type: Type{Kind: String}, Nullable: true}
 )
@@ -151,6 +155,13 @@ func (r *Reader) readBase(ctx context.Context, name string, it InstantTime, sc *
 		order = sc.orderFields()
 	}
 	want, keyAt, orderColumns := sc.with(m != nil || sc.Drop != nil, order)
+	timeAt := -1
+	if sc.Within != nil && (m == nil || !m.unbounded) {
+		if timeAt = want.Index(ColCommitTime); timeAt < 0 {
+			timeAt = len(want.Fields)
+			want = &Schema{Name: want.Name, Namespace: want.Namespace, Fields: append(want.Fields[:timeAt:timeAt], timeField)}
+		}
+	}
 	if len(want.Fields) == 0 {
 		for from := int64(0); from < e.file.Rows(); from += BatchRows {
 			n := min(BatchRows, e.file.Rows()-from)
@@ -170,6 +181,12 @@ func (r *Reader) readBase(ctx context.Context, name string, it InstantTime, sc *
 		where := sliceRows{first: first}
 		first += int64(b.Rows)
 		n := b.Rows
+		if timeAt >= 0 {
+			if b, err = rowsWithin(b, timeAt, sc.Within); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			n = b.Rows
+		}
 		if keyAt >= 0 {
 			if buf, mixed, err = selectRows(buf[:0], mixed[:0], b, keyAt, orderColumns, sc, m, kept); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
@@ -197,6 +214,24 @@ func (r *Reader) readBase(ctx context.Context, name string, it InstantTime, sc *
 		}
 	}
 	return nil
+}
+
+// rowsWithin leaves the rows of some instants.
+func rowsWithin(b Batch, timeAt int, within func(InstantTime) bool) (Batch, error) {
+	times, ok := b.Columns[timeAt].(*array.String)
+	if !ok || times.NullN() > 0 {
+		return b, errNoKeys
+	}
+	rows := make([]int32, 0, b.Rows)
+	for i := range b.Rows {
+		if within(InstantTime(times.Value(i))) {
+			rows = append(rows, int32(i))
+		}
+	}
+	if len(rows) == b.Rows {
+		return b, nil
+	}
+	return b.Take(rows), nil
 }
 
 // selectRows appends the numbers of a batch's rows that stay, and the rows that are put together with what the logs have of them.

@@ -309,7 +309,8 @@ func (g *group) at(path string, at storage.InstantTime, counts func(storage.Inst
 		}
 		if !counts(fs.begin) {
 			// The logs over a pending compaction hold completed delta commits; its base file, if there is one, does not count.
-			if logs := g.counted(fs.logs, at, counts); slices.Contains(g.pending, fs.begin) && len(logs) > 0 {
+			// So do those over a compaction that a reader of the past does not see yet, where names do not bind them to it.
+			if logs := g.counted(fs.logs, at, counts); len(logs) > 0 && (slices.Contains(g.pending, fs.begin) || g.ended != nil && at == "") {
 				over = slices.Concat(logs, over)
 				out.Begin = fs.begin
 			}
