@@ -516,10 +516,12 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 	c.viewMu.Lock()
 	c.commitMu.Lock()
 	var stamp index.Seq
+	var grown int64
 	seq, err := func() (index.Seq, error) {
 		var seq index.Seq
 		if a != nil && (len(a.put) > 0 || len(a.drop) > 0 || len(a.dead) > 0 || a.all) {
 			seq = c.clock.next()
+			grown = a.rows
 			if err := t.applyAdoption(b, a, seq); err != nil {
 				return 0, err
 			}
@@ -536,7 +538,7 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 		if stamp, err = t.noteEffects(b, prev, next, adopted, undone, seq); err != nil {
 			return 0, err
 		}
-		if err := t.saveRecord(b, next); err != nil {
+		if err := t.saveRecordWith(b, next, grown); err != nil {
 			return 0, err
 		}
 		if stamp > 0 {

@@ -55,13 +55,7 @@ func (p *tablePlan) rows(ctx context.Context) func(yield func(key, part string, 
 	t, convert := p.t, p.Convert
 	if convert == nil {
 		convert = func(row storage.Row) (storage.Row, error) {
-			out := make(storage.Row, len(p.Columns))
-			for i, from := range p.Columns {
-				if from >= 0 {
-					out[i] = row[from]
-				}
-			}
-			return out, nil
+			return follow(p.old.spec.Schema, p.d.spec.Schema, p.Columns, row)
 		}
 	}
 	return func(yield func(key, part string, row storage.Row) error) error {
@@ -91,6 +85,27 @@ func (p *tablePlan) rows(ctx context.Context) func(yield func(key, part string, 
 	}
 }
 
+// follow gives a row of one schema the columns of another, whose types are the same or wider.
+func follow(from, to *storage.Schema, columns []int, row storage.Row) (storage.Row, error) {
+	out := make(storage.Row, len(columns))
+	for i, n := range columns {
+		if n < 0 {
+			continue
+		}
+		out[i] = row[n]
+		if was, is := from.Fields[n].Type, to.Fields[i].Type; was != is {
+			if !storage.Promotable(was, is) {
+				return nil, fmt.Errorf("%w: column %s of %s cannot become %s", ErrInvalid, to.Fields[i].Name, was, is)
+			}
+			var err error
+			if out[i], err = storage.ConvertValue(was, is, row[n]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
 // followed tells whether readers follow the change by the schema alone.
 func (t *Table) followed(old, d *tableDef, columns []int) bool {
 	a, b := old.spec, d.spec
@@ -110,15 +125,25 @@ func (t *Table) followed(old, d *tableDef, columns []int) bool {
 			continue
 		}
 		o := a.Schema.Fields[from]
-		if o.Name != f.Name || o.Type != f.Type && !(widens(o.Type.Kind, f.Type.Kind) && storage.Promotable(o.Type, f.Type)) {
+		if o.Name != f.Name || o.Type != f.Type && !(b.widens(f.Name, o.Type.Kind, f.Type.Kind) && storage.Promotable(o.Type, f.Type)) {
 			return false
 		}
 	}
 	return true
 }
 
-// widens names the promotions after which keys and record key texts are what they were.
-func widens(from, to storage.Kind) bool { return from == storage.Int32 && to == storage.Int64 }
+// widens names the promotions that readers make by themselves and after which keys and record key texts are what they were.
+func (s *TableSpec) widens(column string, from, to storage.Kind) bool {
+	is := func(k KeyColumn) bool { return k.Column == column }
+	switch {
+	case from == storage.Int32 && to == storage.Int64:
+		return true
+	case from == storage.Float32 && to == storage.Float64: // its texts are others
+		return !slices.ContainsFunc(s.Key, is) && !slices.Contains(s.Partition, column) && s.OrderingField != column &&
+			!slices.ContainsFunc(s.Indexes, func(x IndexSpec) bool { return slices.ContainsFunc(x.Columns, is) })
+	}
+	return false
+}
 
 // SetIndexes replaces the secondary indexes; new ones are built from the data (*DuplicateKeyError for a UNIQUE one that cannot be).
 func (c *Catalog) SetIndexes(ctx context.Context, t *Table, indexes []IndexSpec, sql []byte) error {
@@ -161,11 +186,9 @@ func (t *Table) buildIndexes(ctx context.Context, d *tableDef) ([]secondaryHint,
 		at[i] = old.spec.Schema.Index(f.Name)
 	}
 	err = tx.scanKeyed(ctx, tt, tt.tableView, cols, func(ikey string, was storage.Row) error {
-		row := make(storage.Row, len(at))
-		for i, from := range at {
-			if from >= 0 {
-				row[i] = was[from]
-			}
+		row, err := follow(old.spec.Schema, d.spec.Schema, at, was)
+		if err != nil {
+			return err
 		}
 		return indexValues(fresh, d, row, unique, func(no uint32, values []byte) { hints = append(hints, secondaryHint{no, values, ikey}) })
 	})

@@ -34,6 +34,7 @@ type Bulk struct {
 	run    *stagedRun
 	snap   *snapshot
 	prober *index.Prober // of snap; nil if the table had no row
+	old    *index.Prober // of the transaction's plain reads, which may see rows that are gone since; nil if none can be
 	res    BulkResult
 	row    storage.Row
 	ikey   []byte
@@ -64,6 +65,12 @@ func (tx *Tx) BulkInsert(ctx context.Context, t *Table, mode DuplicateMode) (*Bu
 	}
 	if t.lastSeq.Load() > 0 || len(tx.c.cold(t.id).newest()) > 0 {
 		if b.prober, err = tx.c.index.Probe(b.snap.p, t.id); err != nil {
+			b.Abort()
+			return nil, fmt.Errorf("load into %s: %w", tt.def, err)
+		}
+	}
+	if index.Seq(t.lastSeq.Load()) > tx.snap.seq {
+		if b.old, err = tx.c.index.Probe(tx.snap.p, t.id); err != nil {
 			b.Abort()
 			return nil, fmt.Errorf("load into %s: %w", tt.def, err)
 		}
@@ -196,6 +203,11 @@ func (b *Bulk) judge(row storage.Row, key, part string) (verdict, error) {
 			}
 			b.res.Replaced++
 		}
+		if b.old != nil {
+			if ok, err := b.old.Traced(b.ikey); err != nil || ok {
+				return rowSmall, err
+			}
+		}
 		if b.prober != nil {
 			if ok, err := b.prober.Traced(b.ikey); err != nil || ok {
 				return rowSmall, err
@@ -314,6 +326,10 @@ func (b *Bulk) end() {
 	if b.prober != nil {
 		_ = b.prober.Close() // its errors were answered where it was asked
 		b.prober = nil
+	}
+	if b.old != nil {
+		_ = b.old.Close()
+		b.old = nil
 	}
 	if b.snap != nil {
 		b.snap.close()

@@ -223,8 +223,13 @@ func (c *Catalog) properties(r *tableRecord, spec *TableSpec) (timeline.Properti
 
 // saveRecord writes the table's record with the instants that a cold state knows; called with commitMu held.
 func (t *Table) saveRecord(b *pebble.Batch, cold *coldState) error {
+	return t.saveRecordWith(b, cold, 0)
+}
+
+// saveRecordWith is saveRecord with what the same batch changes in the number of rows.
+func (t *Table) saveRecordWith(b *pebble.Batch, cold *coldState, grown int64) error {
 	r := &t.record
-	r.Rows, r.Flushed, r.Trimmed, r.Since, r.Dropped = max(0, t.rows.Load()), cold.flushed, cold.trimmed, cold.since, index.Seq(t.forgotten.Load())
+	r.Rows, r.Flushed, r.Trimmed, r.Since, r.Dropped = max(0, t.rows.Load()+grown), cold.flushed, cold.trimmed, cold.since, index.Seq(t.forgotten.Load())
 	r.Last = index.Seq(t.lastSeq.Load())
 	r.Low, r.Known = knownInstants(cold.tl)
 	if r.Waits != nil && cold.flushed >= r.Waits.Last {

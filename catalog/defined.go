@@ -220,6 +220,24 @@ func (d *tableDef) heldBy(later *storage.Schema) bool {
 	return true
 }
 
+// keyedSince gives the sequence from which on the table has the primary key that it has now, as far as definitions are known.
+func (t *Table) keyedSince() index.Seq {
+	t.defs.mu.Lock()
+	list := t.defs.list
+	t.defs.mu.Unlock()
+	n := len(list) - 1
+	if n < 0 {
+		return 0
+	}
+	now := &list[n].def
+	for ; n > 0; n-- {
+		if was := &list[n-1].def; !slices.Equal(was.Key, now.Key) || was.PerPartition != now.PerPartition || !slices.Equal(was.Partition, now.Partition) {
+			return list[n].from
+		}
+	}
+	return 0
+}
+
 // lostAt gives the last change of the definition after which rows do not have all that they had before; 0: there was none.
 func (t *Table) lostAt() index.Seq {
 	t.defs.mu.Lock()

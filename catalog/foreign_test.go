@@ -16,7 +16,7 @@ import (
 	"github.com/lakesql/lakesql/timeline"
 )
 
-// otherWriter writes instants to a table as another engine does, by the files alone. Record keys are the texts of the first column.
+// otherWriter writes instants to a table as another engine does, by the files alone.
 type otherWriter struct {
 	t   *testing.T
 	c   *Catalog
@@ -83,7 +83,7 @@ func (w *otherWriter) base(it storage.InstantTime, part string, id storage.FileI
 		for x, err := range w.c.reader.ReadSlice(ctx, d.dir, *from, d.scan(want, tl.Counts)) {
 			require.NoError(w.t, err)
 			for i := range x.Rows {
-				k := fmt.Sprint(x.Value(len(storage.MetaColumns), i))
+				k := d.recordKey(x.Row(i, nil)[len(storage.MetaColumns):])
 				if _, ok := puts[k]; !ok && !gone[k] {
 					require.NoError(w.t, b.AppendMerged(x, i))
 				}
@@ -136,20 +136,20 @@ func (w *otherWriter) write(puts map[string]storage.Row, dels []string) {
 			require.NoError(w.t, err)
 			for i := range b.Rows {
 				old := b.Row(i, nil)
-				k := fmt.Sprint(old[0])
+				k := d.recordKey(old)
 				row, ok := rest[k]
 				switch {
 				case ok && d.partitionPath(row) == fs.Partition:
 					delete(rest, k)
 					log = append(log, storage.LogRecord{RowMeta: storage.RowMeta{CommitTime: it, SeqNo: fmt.Sprintf("%s_1_%d", it, len(log)), Key: k, Partition: fs.Partition}, Row: row})
-					if d.merge != storage.EventTime || row[2].(int64) >= old[2].(int64) {
+					if d.merge != storage.EventTime || compareOrdering(row[d.ordering], old[d.ordering]) >= 0 {
 						here[k] = row
 					}
 				case ok || slices.Contains(dels, k):
 					gone[k] = true
 					x := storage.LogDelete{Key: k, Partition: fs.Partition}
 					if d.merge == storage.EventTime {
-						x.Ordering, x.OrderingType = old[2], d.spec.Schema.Fields[2].Type
+						x.Ordering, x.OrderingType = old[d.ordering], d.spec.Schema.Fields[d.ordering].Type
 					}
 					del = append(del, x)
 				}

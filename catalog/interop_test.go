@@ -209,7 +209,7 @@ func TestInteropRead(t *testing.T) {
 					}
 				}
 				if round > 0 {
-					w.alter()
+					w.alter(plainEdits)
 				}
 				require.NoError(t, w.c.Flush(ctx, "test"))
 				for _, m := range w.tables {

@@ -101,6 +101,13 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 	if err := c.loadTables(ctx); err != nil {
 		return err
 	}
+	dropped, err := c.droppedTables()
+	if err != nil {
+		return err
+	}
+	for i := range dropped {
+		c.clock.raise(index.Seq(dropped[i].At.UnixMicro())) // their instants and commits lie before it
+	}
 	if !lost {
 		if folders, err = c.forgotten(ctx, folders); err != nil {
 			return err
@@ -529,6 +536,7 @@ func (c *Catalog) loadJournal() error {
 	}
 	defer it.Close()
 	var last index.Seq
+	young := map[*Table]bool{} // with commits that the number of rows in their records does not know
 	for it.First(); it.Valid(); it.Next() {
 		v, err := it.ValueAndErr()
 		if err != nil {
@@ -551,6 +559,9 @@ func (c *Catalog) loadJournal() error {
 				t.noteBuffered(int64(ct.rows), int64(ct.bytes), seqTime(seq))
 				waiting = append(waiting, t)
 			}
+			if seq > t.record.Last && ct.rows > 0 {
+				young[t] = true
+			}
 		}
 		for _, t := range waiting {
 			for _, o := range waiting {
@@ -560,7 +571,28 @@ func (c *Catalog) loadJournal() error {
 			}
 		}
 	}
+	for t := range young {
+		if err := t.countSince(last); err != nil {
+			return err
+		}
+	}
 	c.clock.raise(last)
 	c.durable.Store(uint64(c.clock.read()))
 	return it.Error()
+}
+
+// countSince brings the number of rows up to a sequence: the table's record has that of the last commit that it knows.
+func (t *Table) countSince(last index.Seq) error {
+	return eachRaw(t.c.db, t.id, t.record.Last, last, func(_ index.Seq, _ uint32, b []byte) error {
+		if len(b) == 0 {
+			return errJournal
+		}
+		switch {
+		case b[0]&packetDelete != 0:
+			t.rows.Add(-1)
+		case b[0]&packetHad == 0 && b[0]&packetKnown != 0:
+			t.rows.Add(1)
+		}
+		return nil
+	})
 }

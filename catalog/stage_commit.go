@@ -698,7 +698,7 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 			c.index.Decide(b, t.id, s.no, index.Stage{Seq: seq, Instant: s.instant}),
 			putEffect(b, t.id, &large),
 			b.Set(idKey(prefixIntent, t.id), v, nil),
-			t.saveRecord(b, next))
+			t.saveRecordWith(b, next, s.count()+st.folded.rows+grown[t]))
 		if err != nil {
 			return err
 		}
