@@ -8,6 +8,7 @@ import (
 
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/expression"
+	"github.com/dolthub/go-mysql-server/sql/plan"
 	"github.com/dolthub/go-mysql-server/sql/planbuilder"
 	"github.com/dolthub/go-mysql-server/sql/transform"
 	"github.com/dolthub/go-mysql-server/sql/types"
@@ -76,8 +77,8 @@ func (t *ownTable) alterSpec(ctx *sql.Context, spec catalog.TableSpec, st *stage
 type newValue func(ctx *sql.Context, old sql.Row) (any, error)
 
 // alterColumns gives the table the columns of a definition. from[i] is the old position of column i, -1 for a new one;
-// values computes columns that do not just move.
-func (t *ownTable) alterColumns(ctx *sql.Context, def *tableDefinition, from []int, values map[int]newValue) error {
+// values computes columns that do not just move; those of free ones are the same in the files.
+func (t *ownTable) alterColumns(ctx *sql.Context, def *tableDefinition, from []int, values map[int]newValue, free ...int) error {
 	pk, err := def.schema(ctx, t.db.name, t.Name())
 	if err != nil {
 		return mysqlError(err)
@@ -135,7 +136,7 @@ func (t *ownTable) alterColumns(ctx *sql.Context, def *tableDefinition, from []i
 			values[i] = func(_ *sql.Context, row sql.Row) (any, error) { return row[n], nil }
 		}
 	}
-	return t.alterSpec(ctx, spec, &stage{from: from, values: values, fields: columns})
+	return t.alterSpec(ctx, spec, &stage{from: from, values: values, fields: columns, free: free})
 }
 
 // virtualValues gives the expressions of the table's VIRTUAL columns over its rows.
@@ -186,6 +187,12 @@ func (t *ownTable) AddColumn(ctx *sql.Context, column *sql.Column, order *sql.Co
 		return sql.ErrTableColumnNotFound.New(t.Name(), order.AfterColumn)
 	}
 	def.Columns = slices.Insert(def.Columns, at, c)
+	if column.PrimaryKey {
+		if len(def.PrimaryKey) > 0 {
+			return sql.ErrMultiplePrimaryKeysDefined.New()
+		}
+		def.PrimaryKey = []keyPart{{Column: c.Name}}
+	}
 	from := slices.Insert(identity(len(def.Columns)-1), at, -1)
 	values := map[int]newValue{}
 	if !column.Virtual {
@@ -266,6 +273,9 @@ func (t *ownTable) DropColumn(ctx *sql.Context, name string) error {
 	if n < 0 {
 		return sql.ErrTableColumnNotFound.New(t.Name(), name)
 	}
+	if err := def.release(name, false); err != nil {
+		return err
+	}
 	def.Columns = slices.Delete(def.Columns, n, n+1)
 	from := slices.Delete(identity(len(def.Columns)+1), n, n+1)
 	is := func(p keyPart) bool { return strings.EqualFold(p.Column, name) }
@@ -277,97 +287,6 @@ func (t *ownTable) DropColumn(ctx *sql.Context, name string) error {
 		def.Indexes[i].Columns = slices.DeleteFunc(slices.Clone(def.Indexes[i].Columns), is)
 	}
 	return t.alterColumns(ctx, def, from, nil)
-}
-
-// ModifyColumn changes name, type, default and place of a column, and converts the rows.
-func (t *ownTable) ModifyColumn(ctx *sql.Context, name string, column *sql.Column, order *sql.ColumnOrder) error {
-	def := t.def.table.clone()
-	n := def.columnNumber(name)
-	if n < 0 {
-		return sql.ErrTableColumnNotFound.New(t.Name(), name)
-	}
-	was := t.def.pk.Schema[n]
-	col := *column
-	if was.PrimaryKey {
-		col.PrimaryKey, col.Nullable = true, false
-	}
-	c, err := newColumnDefinition(ctx, &col)
-	if err != nil {
-		return mysqlError(err)
-	}
-	rename(def, name, col.Name)
-	from := slices.Delete(identity(len(def.Columns)), n, n+1)
-	def.Columns = slices.Delete(def.Columns, n, n+1)
-	at := place(def, order, n)
-	if at < 0 {
-		return sql.ErrTableColumnNotFound.New(t.Name(), order.AfterColumn)
-	}
-	def.Columns = slices.Insert(def.Columns, at, c)
-	from = slices.Insert(from, at, n)
-	values := map[int]newValue{}
-	if v, err := t.converted(ctx, n, was, &col); err != nil {
-		return mysqlError(err)
-	} else if v != nil {
-		values[at] = v
-	}
-	return t.alterColumns(ctx, def, from, values)
-}
-
-// rename gives a column of keys, indexes and foreign keys its new name.
-func rename(def *tableDefinition, from, to string) {
-	if from == to {
-		return
-	}
-	parts := func(list []keyPart) []keyPart {
-		list = slices.Clone(list)
-		for i := range list {
-			if strings.EqualFold(list[i].Column, from) {
-				list[i].Column = to
-			}
-		}
-		return list
-	}
-	def.PrimaryKey = parts(def.PrimaryKey)
-	for i := range def.Indexes {
-		def.Indexes[i].Columns = parts(def.Indexes[i].Columns)
-	}
-}
-
-// converted says how the values of a changed column are made, nil if they stay as they are.
-func (t *ownTable) converted(ctx *sql.Context, n int, was, col *sql.Column) (newValue, error) {
-	if col.Virtual {
-		return nil, nil
-	}
-	if col.Generated != nil && (was.Generated == nil || was.Virtual || was.Generated.String() != col.Generated.String()) {
-		return t.fill(ctx, col)
-	}
-	if typeText(was.Type) == typeText(col.Type) && (col.Nullable || !was.Nullable) {
-		return nil, nil
-	}
-	oldEnum, isEnum := was.Type.(sql.EnumType)
-	newEnum, toEnum := col.Type.(sql.EnumType)
-	return func(ctx *sql.Context, old sql.Row) (any, error) {
-		v := old[n]
-		if v == nil {
-			if !col.Nullable {
-				return nil, sql.ErrInsertIntoNonNullableProvidedNull.New(col.Name)
-			}
-			return nil, nil
-		}
-		if isEnum && toEnum {
-			label, _ := oldEnum.At(int(v.(uint16)))
-			k := newEnum.IndexOf(label)
-			if k < 0 && v.(uint16) != 0 {
-				return nil, types.ErrDataTruncatedForColumn.New(col.Name)
-			}
-			return uint16(max(k, 0)), nil
-		}
-		out, in, err := types.TypeAwareConversion(ctx, v, was.Type, col.Type)
-		if err == nil && in != sql.InRange {
-			err = sql.ErrValueOutOfRange.New(v, col.Type)
-		}
-		return out, err
-	}, nil
 }
 
 // CreatePrimaryKey makes columns the primary key; a table without one had a generated key.
@@ -404,8 +323,10 @@ func (t *ownTable) DropPrimaryKey(ctx *sql.Context) error {
 	if len(t.def.table.PrimaryKey) == 0 {
 		return sql.ErrCantDropFieldOrKey.New(primaryIndex)
 	}
-	if err := sql.ValidatePrimaryKeyDrop(ctx, t, t.def.pk); err != nil {
-		return err
+	if c := sessionOf(ctx).stmt.change; c == nil || !c.rekeys {
+		if err := sql.ValidatePrimaryKeyDrop(ctx, t, t.def.pk); err != nil {
+			return err
+		}
 	}
 	def := t.def.table.clone()
 	def.PrimaryKey = nil
@@ -534,17 +455,41 @@ func (t *ownTable) ModifyStoredCollation(ctx *sql.Context, collation sql.Collati
 
 // CHECK constraints.
 
+func (def *tableDefinition) hasCheck(name string) bool {
+	return slices.ContainsFunc(def.Checks, func(c checkDefinition) bool { return strings.EqualFold(c.Name, name) })
+}
+
+// freeCheckName gives a constraint without a name the name that MySQL gives it.
+func (def *tableDefinition) freeCheckName(table string) string {
+	for n := 1; ; n++ {
+		if name := checkName(table, n); !def.hasCheck(name) {
+			return name
+		}
+	}
+}
+
+// nameCheck names a constraint before the rows are checked, so that the error names it.
+func nameCheck(ctx *sql.Context, n *plan.CreateCheck) error {
+	if n.Check.Name != "" {
+		return nil
+	}
+	d := databaseOf(n.Database())
+	if d == nil {
+		return nil
+	}
+	t, err := d.table(ctx, n.Table.Name())
+	if err == nil && t != nil {
+		n.Check.Name = t.def.table.freeCheckName(t.Name())
+	}
+	return err
+}
+
 func (t *ownTable) CreateCheck(ctx *sql.Context, check *sql.CheckDefinition) error {
 	def := t.def.table.clone()
 	add := newCheckDefinition(check)
-	has := func(name string) bool {
-		return slices.ContainsFunc(def.Checks, func(c checkDefinition) bool { return strings.EqualFold(c.Name, name) })
-	}
 	if add.Name == "" {
-		for n := 1; add.Name == "" || has(add.Name); n++ {
-			add.Name = checkName(t.Name(), n)
-		}
-	} else if has(add.Name) {
+		add.Name = def.freeCheckName(t.Name())
+	} else if def.hasCheck(add.Name) {
 		return sql.ErrDuplicateCheckName.New(add.Name)
 	}
 	def.Checks = append(def.Checks, add)

@@ -25,6 +25,7 @@ type change struct {
 	names     map[string]*pendingTable // by lower-case database and name; nil: no table has the name any more
 	objects   []catalog.ObjectChange
 	committed bool // what was open before the statement is committed
+	rekeys    bool // the statement adds a key, maybe in the place of one that it drops
 	scans     []*pull
 }
 
@@ -47,6 +48,7 @@ type stage struct {
 	from    []int                  // old position of each column, -1 for a new one
 	values  map[int]newValue       // columns that do not just move
 	fields  []int                  // old position of each field of the files
+	free    []int                  // columns of values that readers of the files make themselves
 }
 
 func tableKey(db, name string) string { return strings.ToLower(db) + "\x00" + strings.ToLower(name) }
@@ -274,7 +276,7 @@ func (p *pendingTable) change(ctx *sql.Context) (catalog.TableChange, error) {
 			}
 		}
 		x.Columns = columns
-		converts = converts || len(st.values) > 0
+		converts = converts || len(st.values) > len(st.free)
 	}
 	if !converts {
 		return x, nil

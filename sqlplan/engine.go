@@ -103,6 +103,7 @@ func NewEngine(ctx context.Context, c *catalog.Catalog, o Options) (*Engine, err
 		Builder: sql.BuilderOverrides{Parser: e.parser},
 	})
 	b.AddPreAnalyzeRule(noImplicitCommit, keepTransaction)
+	b.AddPreAnalyzeRule(clausesMended, mendDropCheck)
 	a := b.Build()
 	a.Catalog.AuthHandler = lockHandler{a.Catalog.AuthHandler}
 	if !e.plainText {
@@ -240,8 +241,15 @@ func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 		if alters(n) {
 			return b.wholeStatement(ctx, n, row)
 		}
+	case *plan.CreateCheck:
+		if err := nameCheck(ctx, n); err != nil {
+			return nil, err
+		}
+		if iter, err := b.wholeStatement(ctx, n, row); iter != nil || err != nil {
+			return iter, err
+		}
 	case *plan.AddColumn, *plan.ModifyColumn, *plan.RenameColumn, *plan.DropColumn, *plan.AlterPK, *plan.AlterDefaultSet, *plan.AlterDefaultDrop,
-		*plan.AlterTableCollation, *plan.AlterTableComment, *plan.AlterAutoIncrement, *plan.CreateCheck, *plan.DropCheck,
+		*plan.AlterTableCollation, *plan.AlterTableComment, *plan.AlterAutoIncrement, *plan.DropCheck,
 		*plan.CreateForeignKey, *plan.DropForeignKey, *plan.DropConstraint, *plan.RenameTable, *plan.CreateView, *plan.DropView,
 		*plan.TableCopier:
 		if iter, err := b.wholeStatement(ctx, n, row); iter != nil || err != nil {

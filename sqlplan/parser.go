@@ -98,6 +98,9 @@ func (p *parser) patch(ctx context.Context, stmt ast.Statement) (ast.Statement, 
 		if err != nil || own != nil {
 			return own, err
 		}
+		if own := p.clausesOf(stmt); own != nil {
+			return own, nil
+		}
 		dialect.EachStatement(stmt, func(stmt ast.Statement) {
 			switch n := stmt.(type) {
 			case *ast.Insert:

@@ -3,6 +3,7 @@ package sqlplan
 import (
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/dolthub/go-mysql-server/sql"
@@ -88,22 +89,21 @@ func (p *parser) renamesOf(ctx *sql.Context, stmt ast.Statement) (ast.Statement,
 	if len(list) == 0 {
 		return nil, nil
 	}
-	plain, within := true, true // in the current database; in one database
+	plain := true // in the current database
 	for _, r := range list {
 		if r.fromDB == "" || r.toDB == "" {
 			return nil, nil // the front end's error
 		}
 		plain = plain && strings.EqualFold(r.fromDB, current) && strings.EqualFold(r.toDB, current)
-		within = within && strings.EqualFold(r.fromDB, list[0].fromDB) && strings.EqualFold(r.toDB, list[0].fromDB)
 	}
 	switch {
-	case plain:
-		return nil, nil
-	case others > 0 && within:
-		s.at(ctx, list[0].fromDB)
+	case plain && others == 0:
 		return nil, nil
 	case others > 0:
-		return nil, sql.ErrUnsupportedFeature.New("ALTER TABLE that moves a table to another database and changes it as well (use two statements)")
+		n := *stmt.(*ast.AlterTable)
+		n.Statements = slices.DeleteFunc(slices.Clone(n.Statements), func(d *ast.DDL) bool { return d.Action == ast.RenameStr && len(d.FromTables) > 0 })
+		a := &alterClauses{statementNode: "ALTER TABLE", engine: p.engine, stmt: &n, moves: list}
+		return ast.InjectedStatement{Statement: a, Auth: auth}, nil
 	}
 	return ast.InjectedStatement{Statement: &renameTables{p.engine, list}, Auth: auth}, nil
 }

@@ -123,7 +123,7 @@ var kinds = compileKinds([]kind{
 	{Kind: sql.ErrForeignKeyDepthLimit, code: code{3008, "HY000", ""}},
 	{Kind: sql.ErrTruncateReferencedFromForeignKey, code: code{1701, "42000", "Cannot truncate a table referenced in a foreign key constraint"}},
 	{Kind: sql.ErrCheckConstraintViolated, code: code{3819, "HY000", "Check constraint '$1' is violated."}},
-	{Kind: sql.ErrCheckConstraintInvalidatedByColumnAlter, code: code{3959, "HY000", ""}},
+	{Kind: sql.ErrCheckConstraintInvalidatedByColumnAlter, code: code{3959, "HY000", "Check constraint '$2' uses column '$1', hence column cannot be dropped or renamed."}},
 	{Kind: sql.ErrDuplicateCheckName, code: code{3822, "HY000", "Duplicate check constraint name '$1'."}},
 	{Kind: sql.ErrUnknownConstraint, code: code{3940, "HY000", "Constraint '$1' does not exist."}},
 	{Kind: sql.ErrInvalidConstraintFunctionNotSupported, code: code{3814, "HY000", ""}},
