@@ -25,22 +25,37 @@ type adoption struct {
 	drop  []string  // index keys
 	hints []secondaryHint
 	rows  int64 // change of the number of rows
-	// doubled says that some rows of an attached table have equal keys: writers that insert without looking leave them.
+	// doubled says that some rows have equal keys: writers that insert without looking leave them. With all, surplus tells which ones
+	// stand elsewhere than at the location.
 	doubled bool
+	surplus []adopted
 }
 
 // noteDoubled looks for keys that come more than once: among the rows that are new, or with a location in a group that did not change.
+// With all, the newest row of a key is at its location.
 func (t *Table) noteDoubled(a *adoption, before map[string]string) error {
-	if !t.def.Load().spec.Attached {
-		return nil
-	}
-	seen := make(map[string]bool, len(a.put))
+	seen := make(map[string]int, len(a.put))
+	var gone map[int]bool
 	for i := range a.put {
 		key := a.put[i].ikey
-		if a.doubled = seen[key]; a.doubled {
-			return nil
+		if first, ok := seen[key]; ok {
+			a.doubled = true
+			if !a.all {
+				return nil
+			}
+			if gone == nil {
+				gone = map[int]bool{}
+			}
+			last := i
+			if a.put[first].time > a.put[i].time { // what waits contends with the newest of them
+				first, last = i, first
+			}
+			gone[first] = true
+			a.surplus = append(a.surplus, a.put[first])
+			seen[key] = last
+			continue
 		}
-		seen[key] = true
+		seen[key] = i
 		if _, ok := before[key]; ok || a.all {
 			continue
 		}
@@ -51,6 +66,15 @@ func (t *Table) noteDoubled(a *adoption, before map[string]string) error {
 		if a.doubled = ok; ok {
 			return nil
 		}
+	}
+	if gone != nil {
+		left := a.put[:0:0]
+		for i := range a.put {
+			if !gone[i] {
+				left = append(left, a.put[i])
+			}
+		}
+		a.put = left
 	}
 	return nil
 }
@@ -272,6 +296,13 @@ func (t *Table) changes(ctx context.Context, cold *coldState, tl *timeline.Timel
 	}
 	if err := t.noteDoubled(a, before); err != nil {
 		return nil, err
+	}
+	if a.doubled || t.doubled.Load() {
+		// Which of the rows of a key are left is seen by all of them.
+		if a, err = t.reindex(ctx, tl); err != nil {
+			return nil, err
+		}
+		return a, t.settled(a, cold.tl, own, 0)
 	}
 	a.rows = int64(len(a.put)) - int64(len(before))
 	for i := range a.put {
@@ -531,8 +562,15 @@ func (t *Table) swapSized(size int, next *coldState, a *adoption, own, alone fun
 				return 0, err
 			}
 		}
-		if a != nil {
+		switch {
+		case a != nil:
 			t.record.Doubled = a.doubled || t.record.Doubled && !a.all
+		case t.record.Doubled:
+			n, err := c.index.Surpluses(c.db, t.id, 1)
+			if err != nil {
+				return 0, err
+			}
+			t.record.Doubled = n > 0
 		}
 		var err error
 		if stamp, err = t.noteEffects(b, prev, next, adopted, undone, seq); err != nil {
@@ -607,6 +645,16 @@ func (t *Table) applyAdoption(b *pebble.Batch, a *adoption, seq index.Seq) error
 			at = k.seq
 		}
 		if err := c.index.PutLocation(b, t.id, []byte(k.ikey), index.Location{Seq: at, Group: no, Row: -1, Key: k.key}); err != nil {
+			return err
+		}
+	}
+	for i := range a.surplus {
+		k := &a.surplus[i]
+		no, err := c.index.GroupNumber(b, t.id, k.part, k.id)
+		if err != nil {
+			return err
+		}
+		if err := c.index.PutSurplus(b, t.id, []byte(k.ikey), index.Surplus{Group: no, Key: k.key}); err != nil {
 			return err
 		}
 	}

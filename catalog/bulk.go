@@ -55,6 +55,9 @@ func (tx *Tx) BulkInsert(ctx context.Context, t *Table, mode DuplicateMode) (*Bu
 	if err != nil {
 		return nil, err
 	}
+	if t.doubled.Load() {
+		return nil, fmt.Errorf("%w: %s: some of its rows have equal keys; large statements need unique ones", ErrReadOnly, tt.def)
+	}
 	b := &Bulk{tx: tx, ctx: ctx, t: t, tt: tt, mode: mode, mark: tx.Mark()}
 	if b.snap, err = tx.c.newSnapshot(); err != nil {
 		return nil, err

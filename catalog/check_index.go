@@ -177,7 +177,14 @@ func (x *indexCheck) coldRow(fs storage.FileSlice, name, key string, place int64
 	case at != name || loc.Key != key:
 		// Which of the two is true is seen by looking where the entry points to.
 		if x.exists(loc) {
-			return x.say("several rows", Problem{Object: name, Offset: -1, Key: key, Text: fmt.Sprintf("the key has another row, in file group %s", at), Advice: "another engine wrote a key twice; delete the key and write its row anew"})
+			list, err := x.c.index.SurplusOf(x.s.p, x.t.id, ikey)
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(list, func(s index.Surplus) bool { return x.group(s.Group) == name && s.Key == key }) {
+				return x.wrong("missing index entry", "index", key, fmt.Sprintf("the further row of the key in file group %s has no entry", name))
+			}
+			return x.say("several rows", Problem{Object: name, Offset: -1, Key: key, Text: fmt.Sprintf("the key has another row, in file group %s", at), Advice: "another engine wrote a key twice; an UPDATE of the key leaves one row, a DELETE none"})
 		}
 		return x.wrong("wrong index entry", "index", key, fmt.Sprintf("the entry names file group %s and record key %s, the row stands in %s", at, loc.Key, name))
 	case place >= 0 && fs.Base != nil && loc.Row >= 0 && loc.Instant == fs.Base.Instant && loc.Row != place:
@@ -261,7 +268,7 @@ func (x *indexCheck) entries(ctx context.Context) error {
 		}
 	}
 	if !said && before == 0 && x.rows > n {
-		return x.say("several rows", Problem{Object: x.d.String(), Offset: -1, Text: fmt.Sprintf("%d rows in files for %d keys: a file group has several rows of a key", x.rows, n), Advice: "another engine wrote a key twice; delete the key and write its row anew"})
+		return x.say("several rows", Problem{Object: x.d.String(), Offset: -1, Text: fmt.Sprintf("%d rows in files for %d keys: a file group has several rows of a key", x.rows, n), Advice: "another engine wrote a key twice; an UPDATE of the key leaves one row, a DELETE none"})
 	}
 	return nil
 }

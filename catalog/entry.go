@@ -116,7 +116,7 @@ func (tx *Tx) add(tt *txTable, w write) error {
 	if e.mine {
 		tt.mine++
 	}
-	if tt.bytes >= txMemoryBytes {
+	if tt.bytes >= txMemoryBytes && !tt.t.doubled.Load() {
 		return tt.spill()
 	}
 	return nil

@@ -487,7 +487,15 @@ func (f *flush) settle(ctx context.Context) error {
 		view = a.view
 	}
 	next := f.cold.with(tl, view)
-	next.addOwn(ownInstant{f.instant, f.cut, f.intent.Bytes, ownEffect(f.instant, f.cut, f.cold.view, f.cold.counts, f.intent.Files)})
+	surplus := 0
+	mine := ownInstant{f.instant, f.cut, f.intent.Bytes, ownEffect(f.instant, f.cut, f.cold.view, f.cold.counts, f.intent.Files)}
+	for _, r := range f.rows {
+		if !r.lost {
+			surplus += len(r.surplus)
+		}
+	}
+	mine.barrier = surplus > 0 // the journal does not have the further rows of a key
+	next.addOwn(mine)
 	// If the table has nothing younger in the hot tier, one range is dropped instead of very many entries.
 	idle := len(f.rows)+len(f.stale) >= dropAsRange && index.Seq(f.t.lastSeq.Load()) <= f.cut
 	size := 4096
@@ -519,7 +527,7 @@ func (f *flush) settle(ctx context.Context) error {
 		}
 		return drop(b) // a commit came after all
 	}
-	return f.t.swapSized(size, next, a, func(b *pebble.Batch) error {
+	err = f.t.swapSized(size, next, a, func(b *pebble.Batch) error {
 		for _, o := range f.files {
 			var err error
 			if o.no, err = c.index.GroupNumber(b, f.t.id, o.part, o.id); err != nil {
@@ -536,6 +544,11 @@ func (f *flush) settle(ctx context.Context) error {
 				continue
 			}
 			key := []byte(r.ikey)
+			for _, s := range r.surplus {
+				if err := c.index.DropSurplus(b, f.t.id, key, s); err != nil {
+					return err
+				}
+			}
 			if err := f.noteDead(b, r); err != nil {
 				return err
 			}
@@ -556,6 +569,10 @@ func (f *flush) settle(ctx context.Context) error {
 		}
 		return f.t.closeIntent(b)
 	}, alone)
+	if err == nil {
+		f.t.rows.Add(-int64(surplus))
+	}
+	return err
 }
 
 // noteDead keeps account of deleted records that base files still have.

@@ -25,8 +25,9 @@ type flushRow struct {
 	adopted bool  // that row was adopted after this one
 	lost    bool  // and wins over it in event time: it stays as it is
 	group   uint32
-	oldKey  string // record key text of that row
-	key     string // record key text of the new row, known when it is written
+	oldKey  string          // record key text of that row
+	surplus []index.Surplus // further rows of the key, which go
+	key     string          // record key text of the new row, known when it is written
 
 	from  *outFile // the group that deletes the cold row
 	entry *txEntry // of a large statement: the row does not stand in the journal
@@ -150,6 +151,7 @@ func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason st
 		return nil, nil
 	}
 	f.packets = packets
+	doubled := t.doubled.Load()
 	if err := f.findLost(ctx); err != nil {
 		return nil, err
 	}
@@ -166,6 +168,29 @@ func (t *Table) plan(ctx context.Context, at time.Time, cut index.Seq, reason st
 				return nil, err
 			}
 			row.again = row.again || p.again
+		}
+		if row.cold && doubled {
+			if row.surplus, err = t.c.index.SurplusOf(t.c.db, t.id, []byte(row.ikey)); err != nil {
+				return nil, err
+			}
+			for _, s := range row.surplus {
+				path, id, err := t.c.index.Group(t.id, s.Group)
+				if err != nil {
+					return nil, err
+				}
+				fs, ok := f.cold.view.Slice(path, id, "", nil)
+				if !ok {
+					return nil, fmt.Errorf("file group %s in partition %q, where the index has a further row of key %s, has no files", id, path, s.Key)
+				}
+				g := part(path).group(id, &fs)
+				if err := waitsFor(g, pending); err != nil {
+					return nil, err
+				}
+				g.base = true // a log would speak for one of its rows only
+				if s.Group != row.group || s.Key != row.oldKey {
+					g.deletes[s.Key] = row
+				}
+			}
 		}
 		if row.cold {
 			path, id, err := t.c.index.Group(t.id, row.group)

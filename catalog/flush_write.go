@@ -130,6 +130,10 @@ func (f *flush) writeBase(ctx context.Context, o *outFile) (err error) {
 			for i := range b.Rows {
 				k, _ := b.Value(key, i).(string)
 				if r := o.updates[k]; r != nil {
+					if r.file != nil { // a further row of the key
+						o.stat.NumDeletes++
+						continue
+					}
 					if !f.late(r, b, i) {
 						if err := put(r); err != nil {
 							return err

@@ -550,6 +550,9 @@ func TestForeignBreaksUnique(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, uint64(10), n)
 			require.NoError(t, insert(row(10, "n10")), "it touches none of them")
+			require.NoError(t, update(row(1, "n1"), storage.Row{int32(1), "n1", int64(100)}), "the value that two rows have stays as it is")
+			require.NoError(t, update(storage.Row{int32(1), "n1", int64(100)}, row(1, "n1")))
+			named(2)
 			require.NoError(t, update(row(2, "n2"), row(2, "n2b")))
 			for _, name := range []string{"n1", "n4", "n9"} {
 				var dup *DuplicateKeyError

@@ -173,6 +173,23 @@ func (s *snapshot) outdated(tt *tableView, o *overlay, drop map[string]index.Seq
 	if old, ok := drop[k]; !ok || first < old {
 		drop[k] = first
 	}
+	if tt.t.doubled.Load() {
+		list, err := s.c.index.SurplusOf(s.p, tt.t.id, []byte(ikey))
+		if err != nil {
+			return err
+		}
+		for _, x := range list {
+			part := ""
+			if tt.def.spec.PerPartition {
+				if part, _, err = s.c.index.Group(tt.t.id, x.Group); err != nil {
+					return err
+				}
+			}
+			if k := tt.def.dropKey(part, x.Key); drop[k] == 0 || first < drop[k] {
+				drop[k] = first
+			}
+		}
+	}
 	if loc.Seq > newest && tt.def.merge == storage.EventTime && tt.def.ordering >= 0 {
 		o.contested = append(o.contested[:len(o.contested):len(o.contested)], ikey)
 	}

@@ -640,6 +640,9 @@ func (sc *stagedCommit) decide(ctx context.Context) error {
 		return c.failed
 	}
 	for _, st := range sc.tables {
+		if st.t.doubled.Load() {
+			return fmt.Errorf("%w: another engine wrote keys of %s several times", ErrConflict, st.def)
+		}
 		if err := sc.conflicts(st, st.checked, index.Seq(st.t.lastSeq.Load()), true); err != nil {
 			return err
 		}

@@ -40,7 +40,9 @@ func (f *folded) close() error {
 }
 
 // foldable tells whether the writes of a table are so many that they go into files with the commit.
-func (tt *txTable) foldable() bool { return tt.spilled != nil || len(tt.last) >= tt.t.c.o.StageRows }
+func (tt *txTable) foldable() bool {
+	return tt.spilled != nil || len(tt.last) >= tt.t.c.o.StageRows && !tt.t.doubled.Load()
+}
 
 // unbuffer flushes a table before its large instant, so that every row that it changes stands in a file. Not ok: the changes cannot go
 // into files now, but are few enough for the journal.

@@ -308,7 +308,7 @@ func (tx *Tx) Insert(ctx context.Context, t *Table, row storage.Row) error {
 	if err := tx.lockValues(ctx, tt, st, row); err != nil {
 		return err
 	}
-	if err := tx.checkUnique(ctx, tt, ikey, nil, row); err != nil {
+	if err := tx.checkUnique(ctx, tt, ikey, nil, nil, row); err != nil {
 		return err
 	}
 	if err := tx.add(tt, write{ikey: ikey, row: row, key: key, part: part, again: st.own && st.had}.onto(st)); err != nil {
@@ -376,7 +376,7 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 		if err := tx.lockValues(ctx, tt, was, row); err != nil {
 			return err
 		}
-		if err := tx.checkUnique(ctx, tt, ikey, oldKey, row); err != nil {
+		if err := tx.checkUnique(ctx, tt, ikey, oldKey, was, row); err != nil {
 			return err
 		}
 		if err := tt.image(was, old); err != nil {
@@ -398,7 +398,7 @@ func (tx *Tx) Update(ctx context.Context, t *Table, old, row storage.Row) error 
 	if err := tx.lockValues(ctx, tt, st, row); err != nil {
 		return err
 	}
-	if err := tx.checkUnique(ctx, tt, ikey, ikey, row); err != nil {
+	if err := tx.checkUnique(ctx, tt, ikey, ikey, st, row); err != nil {
 		return err
 	}
 	if err := tt.image(st, old); err != nil {
@@ -444,9 +444,6 @@ func (tx *Tx) writable(ctx context.Context, t *Table, row storage.Row) (*txTable
 	if d.readOnly != "" {
 		return nil, fmt.Errorf("%w: %s: %s", ErrReadOnly, d, d.readOnly)
 	}
-	if t.doubled.Load() {
-		return nil, fmt.Errorf("%w: %s: some of its rows have equal record keys", ErrReadOnly, d)
-	}
 	if err := tx.c.txRoom(); err != nil {
 		return nil, err
 	}
@@ -476,8 +473,9 @@ func project(row storage.Row, cols []index.Column) storage.Row {
 	return out
 }
 
-// checkUnique looks for another row that has a UNIQUE value of row; the rows of ikey and self do not count.
-func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, row storage.Row) error {
+// checkUnique looks for another row that has a UNIQUE value of row; the rows of ikey and self do not count, nor do values that the row had
+// before: another engine may have written them again.
+func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, was *keyState, row storage.Row) error {
 	for i := range tt.def.indexes {
 		x := &tt.def.indexes[i]
 		if !x.spec.Unique || index.HasNull(x.cols, row) {
@@ -486,6 +484,15 @@ func (tx *Tx) checkUnique(ctx context.Context, tt *txTable, ikey, self []byte, r
 		values, err := index.AppendKey(nil, x.cols, row)
 		if err != nil {
 			return err
+		}
+		if was != nil && was.exists && was.row != nil {
+			before, err := index.AppendKey(nil, x.cols, was.row)
+			if err != nil {
+				return err
+			}
+			if string(before) == string(values) {
+				continue
+			}
 		}
 		id := uniqueID(x.no, values)
 		taken := func(k []byte) error {
@@ -665,7 +672,7 @@ func (tx *Tx) updateByValue(ctx context.Context, tt *txTable, old, row storage.R
 	if err := tx.lockValues(ctx, tt, st, row); err != nil {
 		return err
 	}
-	if err := tx.checkUnique(ctx, tt, ikey, ikey, row); err != nil {
+	if err := tx.checkUnique(ctx, tt, ikey, ikey, st, row); err != nil {
 		return err
 	}
 	if err := tt.image(st, old); err != nil {

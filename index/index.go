@@ -25,6 +25,7 @@ const (
 	prefixGroup     = 'g'
 	prefixDead      = 'd'
 	prefixStage     = 'q'
+	prefixSurplus   = 'x'
 )
 
 // Recent is a change of a key whose row is still in the hot tier.
@@ -223,7 +224,7 @@ func secondaryKey(t TableID, index uint32, values, key []byte) []byte {
 
 // DropTable removes everything about a table.
 func (x *RecordIndex) DropTable(b *pebble.Batch, t TableID) error {
-	for _, p := range []byte{prefixRecent, prefixLocation, prefixSecondary, prefixGroup, prefixDead, prefixStage} {
+	for _, p := range []byte{prefixRecent, prefixLocation, prefixSecondary, prefixGroup, prefixDead, prefixStage, prefixSurplus} {
 		if err := b.DeleteRange(tableKey(p, t), tableKey(p, t+1), nil); err != nil {
 			return err
 		}
@@ -239,7 +240,7 @@ func (x *RecordIndex) DropTable(b *pebble.Batch, t TableID) error {
 
 // DropKeys removes the locations, recent entries and secondary keys of a table: all its rows are replaced.
 func (x *RecordIndex) DropKeys(b *pebble.Batch, t TableID) error {
-	for _, p := range []byte{prefixRecent, prefixLocation, prefixSecondary, prefixDead} {
+	for _, p := range []byte{prefixRecent, prefixLocation, prefixSecondary, prefixDead, prefixSurplus} {
 		if err := b.DeleteRange(tableKey(p, t), tableKey(p, t+1), nil); err != nil {
 			return err
 		}
@@ -249,7 +250,8 @@ func (x *RecordIndex) DropKeys(b *pebble.Batch, t TableID) error {
 
 // DropLocations removes the locations of a table: they are found again from its files.
 func (x *RecordIndex) DropLocations(b *pebble.Batch, t TableID) error {
-	return b.DeleteRange(tableKey(prefixLocation, t), tableKey(prefixLocation, t+1), nil)
+	return firstError(b.DeleteRange(tableKey(prefixLocation, t), tableKey(prefixLocation, t+1), nil),
+		b.DeleteRange(tableKey(prefixSurplus, t), tableKey(prefixSurplus, t+1), nil))
 }
 
 // DropIndex removes all keys of one secondary index.
