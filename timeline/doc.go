@@ -6,6 +6,9 @@
 // in one place, layoutOf. A layout says where files stand and how they are named (Instant), how commit metadata is written (CommitMeta),
 // how the archive is (Archived) and to which slice a log belongs (View); all else is the same.
 //
+// The metadata table in .hoodie/metadata is read (Metadata) and, where the properties ask for it, kept up to date by whatever completes an
+// instant here; else the first instant takes one that another engine made out of use.
+//
 // Invariants:
 //   - The appearance of the completed file is the commit. Each file of an instant is created only if its name is free,
 //     in the order requested, inflight, completed, and pending files go in the opposite order: inflight, then requested.

@@ -108,6 +108,29 @@ func (m *Metadata) unknown() string {
 	return ""
 }
 
+// Needed gives the first instant of the table of which the list of files has a log that is not compacted; "" if there is none. Readers take such
+// a log only while the table's active timeline has its instant: archival stops before it.
+func (m *Metadata) Needed(ctx context.Context) (storage.InstantTime, error) {
+	groups, err := m.groups(ctx, metadataFilesPartition)
+	if err != nil {
+		return "", fmt.Errorf("reading metadata table: %w", err)
+	}
+	first := storage.InstantTime("")
+	for i := range groups {
+		for _, l := range groups[i].Logs {
+			for b, err := range storage.ReadLog(ctx, m.store, join(m.dir, metadataFilesPartition, l.Name)) {
+				if err != nil {
+					return "", fmt.Errorf("reading metadata table: %w", err)
+				}
+				if b.Instant != "" && !strings.HasPrefix(string(b.Instant), metadataSolo) && (first == "" || b.Instant < first) {
+					first = b.Instant
+				}
+			}
+		}
+	}
+	return first, nil
+}
+
 // counts tells whether what an instant wrote into the metadata table is to be seen. An instant of the metadata table completes before
 // the table's instant of the same time does.
 func (m *Metadata) counts(it storage.InstantTime) bool { return m.tl.Counts(it) && !m.data.pending[it] }

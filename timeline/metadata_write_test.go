@@ -170,6 +170,18 @@ func TestMaintainMetadata(t *testing.T) {
 		}
 		m.check()
 	}
+	// What readers need of the table's active timeline is less than archival leaves of it.
+	meta := openMetadata(t, m.s, maintainedDir)
+	needed, err := meta.Needed(ctx)
+	require.NoError(t, err)
+	require.NotEmpty(t, needed)
+	later := 0
+	for _, in := range meta.data.Instants {
+		if in.Time >= needed {
+			later++
+		}
+	}
+	require.LessOrEqual(t, later, metadataLogsMax+1)
 	n := 0
 	for _, err := range m.s.List(ctx, metadataDir(maintainedDir)+"/.hoodie") {
 		require.NoError(t, err)
