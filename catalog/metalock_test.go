@@ -115,12 +115,12 @@ func TestChangesBesideWriters(t *testing.T) {
 		})
 	}
 	run(func(int32) error {
+		n := rows.Load() // of before: the snapshot has them
 		tx, err := c.Begin(ctx)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback()
-		n := rows.Load()
 		// The definition is the one of the transaction from here on.
 		if err := tx.LockTable(ctx, tab, LockNone, LockWaits); err != nil {
 			return err
