@@ -129,7 +129,7 @@ func (c *Catalog) openPebble() error {
 	cache := pebble.NewCache(c.o.CacheBytes/2 + 4*memTableBytes)
 	defer cache.Unref()
 	po := &pebble.Options{
-		FS: orderedFS{c.fs}, Cache: cache, Logger: pebbleLog{c.log}, MemTableSize: memTableBytes, MemTableStopWritesThreshold: memTablesMax,
+		FS: walFS{orderedFS{c.fs}}, Cache: cache, Logger: pebbleLog{c.log}, MemTableSize: memTableBytes, MemTableStopWritesThreshold: memTablesMax,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: 24, FormatMajorVersion: pebble.FormatNewest,
 		MaxOpenFiles:  stateFilesMax,
 		EventListener: &pebble.EventListener{BackgroundError: (&seldom{every: 10 * time.Second, f: func(err error) { c.log.Error("state: work in the background", "err", err) }}).call},
