@@ -124,11 +124,11 @@ func (s *snapshot) coldColumns(ctx context.Context, tt *tableView, loc index.Loc
 	if fs.Base != nil && fs.Base.Instant == loc.Instant {
 		hint = loc.Row
 	}
-	b, err := s.c.reader.Lookup(ctx, tt.def.dir, fs, tt.def.scan(want, tt.cold.counts), loc.Key, hint)
-	if err != nil || b.Rows == 0 {
+	row, ok, err = s.c.reader.LookupRow(ctx, tt.def.dir, fs, tt.def.scan(want, tt.cold.counts), loc.Key, hint)
+	if err != nil || !ok {
 		return nil, "", "", false, err
 	}
-	return b.Row(0, nil), loc.Key, part, true, nil
+	return row, loc.Key, part, true, nil
 }
 
 // scan is how the files of the table are read.

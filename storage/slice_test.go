@@ -130,10 +130,18 @@ func TestFixtureLookups(t *testing.T) {
 				for i, key := range append(base, append(keys, "absent")...) {
 					b, err := r.Lookup(ctx, f.name, fs, sc, key, int64(i%3)-1)
 					require.NoError(t, err)
+					hint := int64(i%3) - 1
+					if i >= len(base) && i < len(base)+len(at) {
+						hint = at[i-len(base)]
+					}
+					one, ok, err := r.LookupRow(ctx, f.name, fs, sc, key, hint)
+					require.NoError(t, err)
+					require.Equal(t, rows[key] != "", ok, key)
 					if rows[key] == "" {
 						require.Zero(t, b.Rows, key)
 						continue
 					}
+					require.Equal(t, b.Row(0, nil), one, key)
 					require.Equal(t, 1, b.Rows, key)
 					require.Equal(t, rows[key], rowJSON(t, sc.Schema, b.Row(0, nil)))
 				}
