@@ -179,6 +179,11 @@ func TestPointPlans(t *testing.T) {
 		"INSERT INTO ge (id, v) VALUES (9, 1)", "INSERT INTO ch VALUES (9, 99)", "INSERT INTO chi VALUES (9, 99)", "INSERT INTO ev VALUES (1, 1, 12)", "REPLACE INTO ev VALUES (1, 1, 5)", "INSERT INTO vw (id) VALUES (9)", "INSERT INTO nope VALUES (1)",
 		"SET NAMES latin1", "INSERT INTO de (id) VALUES (60)", "SET NAMES utf8mb4", "SET sql_select_limit = 0", "SELECT id FROM de WHERE id = 60", "SET sql_select_limit = DEFAULT",
 		"SET lakesql_direct_write = 0", "INSERT INTO de (id) VALUES (61)", "SET lakesql_direct_write = 1", "SELECT id /* c */ FROM de WHERE id = 60", "SELECT id FROM de WHERE id = 60;", "SELECT id FROM de WHERE id = -60", "SELECT id FROM de WHERE id = 60-0",
+		"CREATE TABLE ct (id INT PRIMARY KEY, v INT, a DATETIME DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, b TIMESTAMP(3) NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3), c DATETIME(6) NOT NULL DEFAULT NOW(6))",
+		"SET time_zone = '+05:00'", "INSERT INTO ct (id, v) VALUES (1, 1)", "SELECT a = b, a > '2026-01-01', ABS(TIMESTAMPDIFF(SECOND, a, NOW())) < 60, ABS(TIMESTAMPDIFF(SECOND, b, NOW())) < 60, ABS(TIMESTAMPDIFF(SECOND, c, NOW())) < 60, MICROSECOND(a), MICROSECOND(b) % 1000 FROM ct",
+		"SET time_zone = '+00:00'", "SELECT ABS(TIMESTAMPDIFF(HOUR, b, NOW())), ABS(TIMESTAMPDIFF(HOUR, a, NOW())) FROM ct", "INSERT INTO ct VALUES (2, 2, '2001-01-01', '2001-01-01', '2001-01-01')", "UPDATE ct SET v = 2 WHERE id = 2", "SELECT * FROM ct WHERE id = 2",
+		"UPDATE ct SET v = 3 WHERE id = 2", "SELECT v, ABS(TIMESTAMPDIFF(SECOND, a, NOW())) < 60, ABS(TIMESTAMPDIFF(SECOND, b, NOW())) < 60, c FROM ct WHERE id = 2", "UPDATE ct SET v = 4, a = '2002-01-01' WHERE id = 2", "SELECT a FROM ct WHERE id = 2",
+		"INSERT INTO ct (id, v, c) VALUES (2, 9, '2003-01-01') ON DUPLICATE KEY UPDATE v = VALUES(v)", "SELECT v, ABS(TIMESTAMPDIFF(SECOND, a, NOW())) < 60, c FROM ct WHERE v = 9", "REPLACE INTO ct (id, v, c) VALUES (2, 9, '2003-01-01')",
 		"SHOW STATUS LIKE 'Com_insert'", "SHOW STATUS LIKE 'Com_update'", "SHOW STATUS LIKE 'Com_select'", "SHOW STATUS LIKE 'Com_delete'", "SHOW STATUS LIKE 'Questions'",
 	)
 	for _, q := range fixed {

@@ -8,8 +8,12 @@ import (
 // Statements of programs differ in their literals only. The shape of a statement is its text with a question mark for each of them,
 // as a program would have prepared it; what a statement of that shape needs is found out once (see short.go).
 
-// shapeBytesMax is the length of texts that are looked at: longer ones are lists of rows, for which there are other ways.
-const shapeBytesMax = 4 << 10
+// Lengths of texts that are looked at: longer ones are lists of rows, for which there are other ways. Those of prepared statements have
+// none but the front end's.
+const (
+	shapeBytesMax    = 4 << 10
+	preparedBytesMax = 64 << 10
+)
 
 // literalKind is what a literal, or a parameter, is.
 type literalKind uint8
@@ -39,9 +43,6 @@ type shape struct {
 func (s *shape) read(db, text string) bool {
 	s.key = append(append(s.key[:0], db...), 0)
 	s.literals = s.literals[:0]
-	if len(text) > shapeBytesMax || !changesOrReads(text) {
-		return false
-	}
 	var last byte // the last one that is no blank
 	for i := 0; i < len(text); {
 		c := text[i]

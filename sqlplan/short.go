@@ -46,10 +46,14 @@ type ShortColumns struct {
 type shortForms struct {
 	mu    sync.RWMutex
 	forms map[string]*form // guarded by mu; one without a point has no short way
+	bytes int              // of the shapes' texts; guarded by mu
 }
 
-// shortFormsMax bounds the shapes that are kept; when there are as many, some go.
-const shortFormsMax = 4096
+// Bounds of the shapes that are kept; when there are as many, or their texts are as long, some go.
+const (
+	shortFormsMax     = 4096
+	shortFormBytesMax = 16 << 20
+)
 
 // form is what a shape says, with the plan for the table that it names.
 type form struct {
@@ -106,7 +110,11 @@ func (s *Session) InitSessionVariableDefault(ctx *sql.Context, name string, valu
 // nil: there is none. The statement must not have been parsed before.
 func (e *Engine) Short(ctx *sql.Context, text string, prepared bool, params map[string]*querypb.BindVariable) *Short {
 	s, ok := ctx.Session.(*Session)
-	if !ok || e.planAll || len(text) > shapeBytesMax || !changesOrReads(text) || s.held != nil || e.writeLocks.count.Load() > 0 {
+	limit := shapeBytesMax
+	if prepared {
+		limit = preparedBytesMax
+	}
+	if !ok || e.planAll || len(text) > limit || !changesOrReads(text) || s.held != nil || e.writeLocks.count.Load() > 0 {
 		return nil
 	}
 	set := s.readSettings(ctx)
@@ -207,14 +215,18 @@ func (c *shortForms) learn(e *Engine, key string, from int) *form {
 	if c.forms == nil {
 		c.forms = map[string]*form{}
 	}
-	if len(c.forms) >= shortFormsMax {
-		n := 0
+	if len(c.forms) >= shortFormsMax || c.bytes+len(key) > shortFormBytesMax {
+		n := len(c.forms)/4 + 1
 		for k := range c.forms { // in no order
 			delete(c.forms, k)
-			if n++; n == shortFormsMax/4 {
+			c.bytes -= len(k)
+			if n--; n == 0 {
 				break
 			}
 		}
+	}
+	if c.forms[key] == nil { // another session may have been faster
+		c.bytes += len(key)
 	}
 	c.forms[key] = f
 	return f
@@ -267,7 +279,8 @@ type shortPlan struct {
 	want     *catalog.Columns
 	codecs   []*columnCodec // of want
 	set      []shortSet     // of UPDATE and ON DUPLICATE KEY UPDATE
-	stamps   bool           // values depend on the session's time zone
+	nows     []shortNow
+	stamps   bool // values depend on the session's time zone
 	insert   *shortInsert
 
 	rows sync.Pool // of *shortRow
@@ -326,7 +339,7 @@ func newShortPlan(ctx *sql.Context, f *form, t *table) *shortPlan {
 		ok = p.planKey(f)
 	default:
 		p.need, p.counter = sql.NewPrivilegedOperation(subject, sql.PrivilegeType_Update), "Com_update"
-		ok = p.planKey(f) && p.planSet(f.point, f.point.set, false)
+		ok = p.planKey(f) && p.planSet(ctx, f.point, f.point.set, false)
 	}
 	p.refused = !ok
 	return p

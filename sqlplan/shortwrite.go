@@ -3,11 +3,13 @@ package sqlplan
 import (
 	"errors"
 	"math"
+	"strings"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow/decimal128"
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/plan"
+	"github.com/dolthub/go-mysql-server/sql/planbuilder"
 	"github.com/dolthub/go-mysql-server/sql/types"
 	"github.com/dolthub/vitess/go/mysql"
 	"github.com/dolthub/vitess/go/sqltypes"
@@ -68,8 +70,9 @@ func insertOf(in *ast.Insert) (*point, *insertForm) {
 
 // shortInsert is how rows are made.
 type shortInsert struct {
-	rows     [][]int // by the columns of the table: a literal, or shortDefault
-	defaults []any   // by columns: values of the table schema
+	rows     [][]int          // by the columns of the table: a literal, or shortDefault
+	defaults []any            // by columns: values of the table schema
+	nows     []sql.Expression // by columns: CURRENT_TIMESTAMP; nil: defaults has the value
 	nullable []bool
 	fields   []int // of the columns in the table schema
 	auto     int   // AUTO_INCREMENT column, -1
@@ -89,14 +92,14 @@ func (p *shortPlan) planInsert(ctx *sql.Context, f *form) bool {
 		p.read = sql.NewPrivilegedOperation(subject, sql.PrivilegeType_Delete)
 	case len(f.insert.update) > 0:
 		p.read = sql.NewPrivilegedOperation(subject, sql.PrivilegeType_Update)
-		if d.auto >= 0 || !p.planSet(&point{table: f.point.table}, f.insert.update, true) {
+		if d.auto >= 0 || !p.planSet(ctx, &point{table: f.point.table}, f.insert.update, true) {
 			return false
 		}
 	default:
 		p.read = p.need
 	}
 	in := &shortInsert{
-		auto: d.auto, replace: f.insert.replace, defaults: make([]any, len(sch)), nullable: make([]bool, len(sch)), fields: make([]int, len(sch)),
+		auto: d.auto, replace: f.insert.replace, defaults: make([]any, len(sch)), nows: make([]sql.Expression, len(sch)), nullable: make([]bool, len(sch)), fields: make([]int, len(sch)),
 	}
 	for _, c := range d.codec.cols {
 		in.fields[c.column] = c.field
@@ -145,6 +148,10 @@ func (p *shortPlan) planInsert(ctx *sql.Context, f *form) bool {
 			if !col.Nullable {
 				return false // an error, or an implicit default
 			}
+		case currentTimestamp(d.table.Columns[i].Default):
+			if in.nows[i] = resolveNow(ctx, p.table.table, i, false); in.nows[i] == nil {
+				return false
+			}
 		case !col.Default.Literal || isTimestamp(col.Type):
 			return false
 		default:
@@ -182,15 +189,63 @@ type shortSet struct {
 	values int // field of the new row; -1: none
 }
 
+// currentTimestamp tells a default, or a value of ON UPDATE, that is the statement's time.
+func currentTimestamp(e *expressionText) bool {
+	if e == nil {
+		return false
+	}
+	rest, ok := strings.CutPrefix(strings.ToUpper(e.Text), "CURRENT_TIMESTAMP")
+	rest = strings.TrimSuffix(strings.TrimPrefix(rest, "("), ")")
+	return ok && (rest == "" || len(rest) == 1 && rest[0] >= '0' && rest[0] <= '6')
+}
+
+// resolveNow makes the expression of such a default of a column; nil: the front end knows none.
+func resolveNow(ctx *sql.Context, t *table, column int, onUpdate bool) (out sql.Expression) {
+	defer func() { // the front end's builder reports errors by panics
+		if recover() != nil {
+			out = nil
+		}
+	}()
+	c := *t.def.pk.Schema[column]
+	c.Generated = nil
+	b := planbuilder.NewBuilderForColumnDefaultResolution(ctx, sql.EngineOverrides{})
+	r := b.ResolveSchemaDefaults(t.db.name, t.def.name, sql.Schema{&c})[0]
+	e := r.Default
+	if onUpdate {
+		e = r.OnUpdate
+	}
+	if e == nil || !e.Resolved() {
+		return nil
+	}
+	return e
+}
+
+// shortNow is a column that gets the statement's time when its row changes.
+type shortNow struct {
+	column int
+	field  int
+	expr   sql.Expression
+}
+
+// now gives the statement's time as a value of a column.
+func (w *shortWrite) now(ctx *sql.Context, column int, e sql.Expression) (any, bool) {
+	col := w.p.table.def.pk.Schema[column]
+	v, err := e.Eval(ctx, nil)
+	if err != nil || v == nil {
+		return nil, false
+	}
+	v, in, err := col.Type.Convert(ctx, v)
+	if err != nil || in != sql.InRange {
+		return nil, false
+	}
+	x, err := w.r.codec.byName[col.Name].toStorage(v)
+	return x, err == nil
+}
+
 // planSet reads column = literal, column = column ± literal and, in ON DUPLICATE KEY UPDATE, column = VALUES(column) and sums with
 // it, of columns outside of the primary key.
-func (p *shortPlan) planSet(at *point, set ast.AssignmentExprs, duplicate bool) bool {
+func (p *shortPlan) planSet(ctx *sql.Context, at *point, set ast.AssignmentExprs, duplicate bool) bool {
 	d := p.table.def
-	for _, c := range d.pk.Schema {
-		if c.OnUpdate != nil {
-			return false
-		}
-	}
 	fields := make([]int, len(d.pk.Schema))
 	for _, c := range d.codec.cols {
 		fields[c.column] = c.field
@@ -249,6 +304,16 @@ func (p *shortPlan) planSet(at *point, set ast.AssignmentExprs, duplicate bool) 
 		}
 		p.set = append(p.set, s)
 	}
+	for i, c := range d.pk.Schema {
+		if c.OnUpdate == nil || seen[i] {
+			continue
+		}
+		e := resolveNow(ctx, p.table.table, i, true)
+		if !currentTimestamp(d.table.Columns[i].OnUpdate) || e == nil {
+			return false
+		}
+		p.nows = append(p.nows, shortNow{i, fields[i], e})
+	}
 	return true
 }
 
@@ -261,6 +326,7 @@ type shortWrite struct {
 	key    storage.Row
 
 	set     []shortValue // by shortPlan.set
+	nows    []any        // by shortPlan.nows
 	rows    []storage.Row
 	numbers []bool // by rows: it gets the next AUTO_INCREMENT value
 
@@ -304,6 +370,13 @@ func (w *shortWrite) prepare(ctx *sql.Context) bool {
 			w.set[i].value = x
 		}
 	}
+	for _, n := range p.nows {
+		x, ok := w.now(ctx, n.column, n.expr)
+		if !ok {
+			return false
+		}
+		w.nows = append(w.nows, x)
+	}
 	in := p.insert
 	if in == nil {
 		return true
@@ -318,6 +391,13 @@ func (w *shortWrite) prepare(ctx *sql.Context) bool {
 			at := in.fields[i]
 			if slot == shortDefault {
 				row[at] = in.defaults[i]
+				if e := in.nows[i]; e != nil {
+					x, ok := w.now(ctx, i, e)
+					if !ok {
+						return false
+					}
+					row[at] = x
+				}
 				number = number || i == in.auto
 				continue
 			}
@@ -468,6 +548,11 @@ func (w *shortWrite) update(row, added storage.Row) (storage.Row, bool) {
 			}
 		}
 	}
+	if len(w.nows) > 0 && !sameRow(row, to) {
+		for i, n := range w.p.nows {
+			to[n.field] = w.nows[i]
+		}
+	}
 	return to, true
 }
 
@@ -520,6 +605,11 @@ func (w *shortWrite) insert(ctx *sql.Context, tx *catalog.Tx, ok *types.OkResult
 	mark := tx.Mark()
 	var first uint64 // value that was generated
 	for i, row := range w.rows {
+		if i%loaderAhead == 0 {
+			if err := w.expect(ctx, tx, i); err != nil {
+				return true, w.back(tx, mark, ed.session.failed(err))
+			}
+		}
 		if w.numbers[i] {
 			n, err := w.p.table.GetNextAutoIncrementValue(ctx, nil)
 			if err != nil {
@@ -558,6 +648,21 @@ func (w *shortWrite) insert(ctx *sql.Context, tx *catalog.Tx, ok *types.OkResult
 		}
 	}
 	return true, nil
+}
+
+// expect looks many rows up together.
+func (w *shortWrite) expect(ctx *sql.Context, tx *catalog.Tx, from int) error {
+	n := min(len(w.rows)-from, loaderAhead)
+	if n < loaderAheadMin {
+		return nil
+	}
+	b := storage.NewBuilder(w.p.table.def.spec.Schema)
+	for _, row := range w.rows[from : from+n] {
+		if err := b.Append(row); err != nil {
+			return err
+		}
+	}
+	return tx.Expect(ctx, w.p.table.t, b.Batch(), 0, n, w.p.insert.replace || w.p.set != nil)
 }
 
 // back undoes the statement.
