@@ -33,8 +33,9 @@ type Session struct {
 	// prepared has the prepared statements that read meta columns, with the table into which they insert ("" if none).
 	prepared map[string]string
 
-	settings *settings // nil: to be read, see short.go
-	shape    shape     // of the statement that is looked at
+	counted  [len(countedVariables)]int // by the statement that runs, see Uncount
+	settings *settings                  // nil: to be read, see short.go
+	shape    shape                      // of the statement that is looked at
 
 	zoneName string         // value of @@time_zone that zoneOf stands for
 	zoneOf   *time.Location // nil: not looked up yet
@@ -261,6 +262,17 @@ func (s *Session) commit(ctx *sql.Context) error {
 	}
 	s.tx = nil
 	defer t.rollback()
+	if tx := t.txs[s.engine.catalog]; tx != nil && len(t.txs) == 1 {
+		if tx.Writes() {
+			tx.Instant = s.instantMode(ctx)
+			if err := tx.Commit(ctx); err != nil {
+				return err
+			}
+			delete(t.txs, s.engine.catalog)
+		}
+		s.commits++
+		return nil
+	}
 	txs := slices.SortedFunc(maps.Keys(t.txs), func(a, b *catalog.Catalog) int {
 		if a == s.engine.catalog {
 			return -1
@@ -358,9 +370,33 @@ func (s *Session) commitBeforeDDL(ctx *sql.Context) error {
 	return nil
 }
 
+// countedVariables are the status variables that count statements.
+var countedVariables = [...]string{"Questions", "Com_select", "Com_insert", "Com_update", "Com_delete"}
+
+// IncrementStatusVariable is called by the front end for what a statement counts.
+func (s *Session) IncrementStatusVariable(ctx *sql.Context, name string, n int) {
+	for i := range countedVariables {
+		if countedVariables[i] == name {
+			s.counted[i] += n
+			break
+		}
+	}
+	s.BaseSession.IncrementStatusVariable(ctx, name, n)
+}
+
+// Uncount takes back what the command has counted, before it is run again: for the client it is one.
+func (s *Session) Uncount(ctx *sql.Context) {
+	for i, name := range countedVariables {
+		if n := s.counted[i]; n != 0 {
+			sql.IncrementStatusVariable(ctx, name, -n)
+		}
+	}
+}
+
 // CommandBegin, CommandEnd and SessionEnd are called by the wire server and the driver around each command.
 func (s *Session) CommandBegin() error {
 	s.CommandEnd()
+	clear(s.counted[:])
 	return nil
 }
 

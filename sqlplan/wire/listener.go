@@ -165,6 +165,7 @@ type conn struct {
 	closed []uint32        // prepared statements that the client closed and forget has not seen, guarded by mu
 
 	short shortAnswers // the command loop's
+	watch clientWatch
 
 	texts map[uint32]string // of the prepared statements; the command loop's
 	uses  map[string]int    // how many prepared statements have that text; the command loop's

@@ -3,6 +3,8 @@ package wire
 import (
 	"context"
 	"fmt"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,6 +76,51 @@ func BenchmarkPoints(b *testing.B) {
 				var name string
 				require.NoError(b, st.QueryRow(key(i)).Scan(&v, &name))
 			}
+		})
+	}
+}
+
+// The same over eight connections at once. CPU seconds of client and server are the figure to trust on a busy machine.
+func BenchmarkPointsParallel(b *testing.B) {
+	s := shortServer(b)
+	exec(b, openDatabase(b, s, ""), "CREATE DATABASE d")
+	db := open(b, s, "")
+	exec(b, db, "CREATE TABLE kv (k BIGINT, grp INT, v BIGINT, s VARCHAR(40), PRIMARY KEY (k))")
+	const rows, conns = 10000, 8
+	for n := 0; n < rows; n += 1000 {
+		text := "INSERT INTO kv VALUES "
+		for k := n; k < n+1000; k++ {
+			text += fmt.Sprintf("(%d,%d,%d,'name-%d'),", k, k%100, k, k)
+		}
+		exec(b, db, text[:len(text)-1])
+	}
+	exec(b, db, "FLUSH TABLES")
+	db.SetMaxOpenConns(conns)
+	db.SetMaxIdleConns(conns)
+	var next atomic.Int64
+	next.Store(rows)
+	for _, q := range []string{"SELECT v FROM kv WHERE k = %d", "UPDATE kv SET v = v + 1 WHERE k = %d", "INSERT INTO kv VALUES (%d, 1, 2, 'three')"} {
+		b.Run(q[:6], func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(conns / runtime.GOMAXPROCS(0))
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					k := next.Add(1)
+					if q[0] == 'S' {
+						var v int64
+						if err := db.QueryRow(fmt.Sprintf(q, k*7919%rows)).Scan(&v); err != nil {
+							b.Error(err)
+						}
+						continue
+					}
+					if q[0] == 'U' {
+						k = k * 7919 % rows
+					}
+					if _, err := db.Exec(fmt.Sprintf(q, k)); err != nil {
+						b.Error(err)
+					}
+				}
+			})
 		})
 	}
 }

@@ -86,3 +86,66 @@ func TestShortPackets(t *testing.T) {
 	status := c.text("SELECT VARIABLE_VALUE FROM performance_schema.global_status WHERE VARIABLE_NAME = 'Lakesql_short_statements'")
 	require.NotEqual(t, "0", strings.TrimSpace(status))
 }
+
+// A statement counts once, however often the server runs it, as INSERT whose rows the front end has to read after all.
+func TestCountsOnce(t *testing.T) {
+	s := shortServer(t)
+	setup := openDatabase(t, s, "")
+	exec(t, setup, "CREATE DATABASE d")
+	c := dialRaw(t, s)
+	c.query("CREATE TABLE t (k INT PRIMARY KEY, v TINYINT)")
+	count := func(name string) int {
+		var n int
+		_, err := fmt.Sscan(strings.Split(c.text("SHOW STATUS LIKE '"+name+"'"), "\t")[1], &n)
+		require.NoError(t, err)
+		return n
+	}
+	for _, q := range []string{
+		"INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)", "INSERT INTO t VALUES (6, 1), (7, '2 '), (8, 3), (9, 4.2)", "INSERT INTO t VALUES (10, 1), (11, 2), (12, 3), (13, 400)",
+		"INSERT INTO t VALUES (1, 1)", "SELECT v FROM t WHERE k = 1", "UPDATE t SET v = 1000 WHERE k = 1", "UPDATE t SET v = 100 WHERE k = 1", "DELETE FROM t WHERE k = 1",
+	} {
+		kind := "Com_" + strings.ToLower(q[:6])
+		questions, before := count("Questions"), count(kind)
+		c.query(q)
+		require.Equal(t, 1, count(kind)-before, q)
+		require.Equal(t, 4, count("Questions")-questions, q) // the statement, and three that ask for counts
+	}
+}
+
+// A prepared statement of many rows goes the short way, and so does one that updates what is there.
+func TestShortManyRows(t *testing.T) {
+	s := shortServer(t)
+	exec(t, openDatabase(t, s, ""), "CREATE DATABASE d")
+	db := open(t, s, "")
+	db.SetMaxOpenConns(1)
+	exec(t, db, "CREATE TABLE t (k INT PRIMARY KEY, v INT, s VARCHAR(10))")
+	const rows = 300
+	text := "INSERT INTO t VALUES (?,?,?)" + strings.Repeat(",(?,?,?)", rows-1)
+	for _, q := range []string{text, text + " ON DUPLICATE KEY UPDATE v = v + VALUES(v)", "REPLACE" + text[6:]} {
+		st, err := db.Prepare(q)
+		require.NoError(t, err)
+		var args []any
+		for i := range rows {
+			args = append(args, i*7, 1, fmt.Sprint(i))
+		}
+		before := s.Metrics.DirectTotal.Load()
+		r, err := st.Exec(args...)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, s.Metrics.DirectTotal.Load()-before, "the short way")
+		n, err := r.RowsAffected()
+		require.NoError(t, err)
+		want := 2 * rows
+		if q == text {
+			want = rows
+		}
+		require.EqualValues(t, want, n)
+		if q == text {
+			exec(t, db, "FLUSH TABLES") // the rows stand in a file then
+		}
+		require.NoError(t, st.Close())
+	}
+	require.Equal(t, "300\t300", table(t, db, "SELECT COUNT(*), SUM(v) FROM t"))
+	_, err := db.Exec("INSERT INTO t VALUES (1,1,''),(2,1,''),(3,1,''),(4,1,''),(5,1,''),(6,1,''),(8,1,''),(9,1,''),(7,1,'')")
+	require.ErrorContains(t, err, "Duplicate entry '7' for key 't.PRIMARY'")
+	require.Equal(t, "300", table(t, db, "SELECT COUNT(*) FROM t"))
+}

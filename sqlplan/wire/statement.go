@@ -34,6 +34,7 @@ type statement struct {
 	load    loadState           // of LOAD DATA and INSERT
 	whole   bool                // the front end reads all rows of an INSERT
 	short   bool                // it went the short way
+	again   bool                // it is run again
 }
 
 // Causes with which a running statement is cancelled.
@@ -54,15 +55,21 @@ func (h *handler) run(ctx context.Context, c *mysql.Conn, st *statement) (rest s
 	defer leave()
 	w, _ := c.Conn.(*conn)
 	st.cursor = w != nil && st.prepared != nil && w.opensCursor(st.prepared.StatementID)
-	unwatch := h.watch(ctx, c, cancel)
-	defer unwatch()
+	var watch *clientWatch
+	if w != nil {
+		watch = &w.watch
+	} else {
+		watch = &clientWatch{}
+	}
+	watch.begin(ctx, c, cancel)
+	defer watch.stop()
 	send := st.send
 	st.send = func(r *sqltypes.Result, more bool) error {
 		if !st.started {
 			st.started = true
 			if st.binary {
 				// An open cursor hands the socket back to the command loop with the first batch.
-				unwatch()
+				watch.stop()
 			}
 		}
 		return send(r, more)
@@ -70,6 +77,7 @@ func (h *handler) run(ctx context.Context, c *mysql.Conn, st *statement) (rest s
 
 	for attempt := 0; ; attempt++ {
 		var again bool
+		st.again = attempt > 0
 		rest, again, err = h.attempt(ctx, c, st)
 		if err == nil {
 			return rest, nil
@@ -125,8 +133,6 @@ func interrupted(ctx context.Context, err error) error {
 
 // attempt executes the statement once. again: it failed in a way that another attempt may not.
 func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (rest string, again bool, err error) {
-	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, loadStateKey{}, &st.load))
-	defer cancel(nil)
 	err = h.recovered(c, st.text, func() error {
 		sqlCtx, err := h.sm.NewContextWithQuery(ctx, c, st.text)
 		if err != nil {
@@ -137,6 +143,9 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 			return err
 		}
 		defer sqlCtx.ProcessList.EndQuery(sqlCtx)
+		if u, ok := sqlCtx.Session.(interface{ Uncount(ctx *sql.Context) }); ok && st.again {
+			u.Uncount(sqlCtx)
+		}
 		if err := sql.SessionCommandBegin(sqlCtx.Session); err != nil {
 			return err
 		}
@@ -165,6 +174,9 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 			failed = false
 			return nil
 		}
+		inner, cancel := context.WithCancelCause(context.WithValue(sqlCtx.Context, loadStateKey{}, &st.load))
+		defer cancel(nil)
+		sqlCtx = sqlCtx.WithContext(inner)
 		if st.prepared == nil && !st.whole {
 			if v := valuesOf(sqlCtx, text); v != nil {
 				st.load.values = v
@@ -426,26 +438,62 @@ func setStatus(ctx *sql.Context, c *mysql.Conn, st *statement) {
 // watchAfter is how long a statement runs before the server looks whether its client is still there.
 const watchAfter = 100 * time.Millisecond
 
-// watch cancels a long statement whose client has gone. The returned function
-// ends the watch and may be called twice; after it the socket is the command loop's again.
-func (h *handler) watch(ctx context.Context, c *mysql.Conn, cancel func(error)) (stop func()) {
-	ctx, end := context.WithCancel(ctx)
-	done := make(chan struct{})
-	t := time.AfterFunc(watchAfter, func() {
-		defer close(done)
-		err := c.WaitForClientActivity(ctx)
-		if err != nil && !errors.Is(err, mysql.ErrClientWroteWhileBusy) {
-			cancel(errGone)
-		}
-	})
-	var once sync.Once
-	return func() {
-		once.Do(func() {
-			end()
-			if !t.Stop() {
-				<-done
-			}
-		})
+// clientWatch cancels a long statement whose client has gone. It is the connection's, so that a short statement costs a timer that is
+// set and stopped again.
+type clientWatch struct {
+	mu     sync.Mutex
+	timer  *time.Timer        // guarded by mu; nil: there was no statement yet
+	ctx    context.Context    // of the statement that runs; guarded by mu; nil: none does
+	cancel func(error)        // of that statement; guarded by mu
+	end    context.CancelFunc // ends the watch; guarded by mu; nil: nobody watches
+	done   chan struct{}      // closed when it has ended; guarded by mu
+}
+
+// begin has the client watched once a statement has run for watchAfter.
+func (w *clientWatch) begin(ctx context.Context, c *mysql.Conn, cancel func(error)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ctx, w.cancel = ctx, cancel
+	if w.timer == nil {
+		w.timer = time.AfterFunc(watchAfter, func() { w.watch(c) })
+	} else {
+		w.timer.Reset(watchAfter)
+	}
+}
+
+func (w *clientWatch) watch(c *mysql.Conn) {
+	w.mu.Lock()
+	if w.ctx == nil || w.done != nil {
+		w.mu.Unlock()
+		return
+	}
+	var ctx context.Context
+	ctx, w.end = context.WithCancel(w.ctx)
+	done, cancel := make(chan struct{}), w.cancel
+	w.done = done
+	w.mu.Unlock()
+	defer close(done)
+	err := c.WaitForClientActivity(ctx)
+	if err != nil && !errors.Is(err, mysql.ErrClientWroteWhileBusy) {
+		cancel(errGone)
+	}
+}
+
+// stop ends the watch and may be called twice; after it the socket is the command loop's again.
+func (w *clientWatch) stop() {
+	w.mu.Lock()
+	if w.ctx == nil {
+		w.mu.Unlock()
+		return
+	}
+	w.ctx, w.cancel = nil, nil
+	w.timer.Stop()
+	end, done := w.end, w.done
+	w.end, w.done = nil, nil
+	w.mu.Unlock()
+	if done != nil {
+		end()
+		<-done
 	}
 }
 
