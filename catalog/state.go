@@ -135,6 +135,7 @@ func (c *Catalog) openPebble() error {
 		EventListener: &pebble.EventListener{BackgroundError: (&seldom{every: 10 * time.Second, f: func(err error) { c.log.Error("state: work in the background", "err", err) }}).call},
 	}
 	po.Levels[0].FilterPolicy = bloom.FilterPolicy(10)
+	po.Experimental.SpanPolicyFunc = keyspaces
 	po.EnsureDefaults()
 	db, err := pebble.Open(c.statePath(), po)
 	if err != nil {
@@ -142,6 +143,15 @@ func (c *Catalog) openPebble() error {
 	}
 	c.db, c.pebble, c.index = db, po, index.New(db)
 	return nil
+}
+
+// keyspaces has each sorted table of the state hold keys of one keyspace only. Else nearly every table spanned all of them, and
+// compactions wrote the journal, whose new rows lie behind all older ones, over and over with what changes in the others.
+func keyspaces(start []byte) (p pebble.SpanPolicy, end []byte, err error) {
+	if len(start) > 0 && start[0] < 0xff {
+		end = []byte{start[0] + 1}
+	}
+	return p, end, nil
 }
 
 // stateFilesMax is how many files of the state folder are open at most.

@@ -323,3 +323,26 @@ func TestHotTierLimit(t *testing.T) {
 	require.Equal(t, rows+1, int32(strings.Count(fmt.Sprint(scanAll(t, c, tab)), "[")))
 	require.NoError(t, c.Close(ctx))
 }
+
+// Sorted tables of the state hold one keyspace each: what is added to the journal is not written again with what changes in the index.
+func TestStateTablesByKeyspace(t *testing.T) {
+	c := testOpen(t, vfs.NewMem(), Options{})
+	tab := newTable(t, c, "t", nil)
+	for i := range int32(20) {
+		insertOne(t, c, tab, i)
+	}
+	require.NoError(t, c.db.Flush())
+	require.NoError(t, c.db.Compact(context.Background(), []byte{0}, []byte{0xff}, false))
+	tables, err := c.db.SSTables()
+	require.NoError(t, err)
+	spaces := map[byte]bool{}
+	for _, level := range tables {
+		for _, f := range level {
+			low, high := f.Smallest.UserKey, f.Largest.UserKey
+			require.True(t, low[0] == high[0] || f.Largest.IsExclusiveSentinel() && high[0] == low[0]+1, "%q to %q", low, high)
+			spaces[low[0]] = true
+		}
+	}
+	require.True(t, spaces[prefixPacket] && spaces[prefixJournal] && spaces['r'], "%v", spaces)
+	require.NoError(t, c.Close(context.Background()))
+}
