@@ -113,8 +113,9 @@ type Catalog struct {
 	nextID    index.TableID
 	ddl       sync.Mutex // one change of databases, tables or objects at a time
 	stepsLeft bool       // guarded by ddl: what follows from a change is to be repeated
-	unsettled *Table     // guarded by ddl: a rewrite of it that belongs to a change did not end well
-	lastSteps uint64     // guarded by ddl: number of the last note of steps
+	unmoved   atomic.Pointer[unmoved]
+	unsettled *Table // guarded by ddl: a rewrite of it that belongs to a change did not end well
+	lastSteps uint64 // guarded by ddl: number of the last note of steps
 
 	rebuilding bool // the start is taking in the tables of a state folder that is gone
 
@@ -316,7 +317,7 @@ func (c *Catalog) Close(ctx context.Context) error {
 	if closed {
 		return nil
 	}
-	flushed := firstError(c.flush(ctx, flushOrder{reason: "stop"}, nil), c.flushDropped(ctx))
+	flushed := firstError(c.FinishMoves(WithWait(ctx, time.Second, nil)), c.flush(ctx, flushOrder{reason: "stop"}, nil), c.flushDropped(ctx))
 	c.viewMu.Lock()
 	if c.closed {
 		c.viewMu.Unlock()

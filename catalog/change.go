@@ -79,6 +79,9 @@ func (d *decision) record(id index.TableID) *tableRecord {
 // Change makes a change, or nothing of it. It waits for the transactions that use its tables, see WithWait.
 func (c *Catalog) Change(ctx context.Context, ch Change) error {
 	for {
+		if err := c.FinishMoves(ctx); err != nil {
+			return err
+		}
 		tables := c.changed(&ch)
 		release, err := lockDefinitions(ctx, tables)
 		if err != nil {
@@ -127,6 +130,9 @@ func (c *Catalog) finishChanges(ctx context.Context) error {
 			return fmt.Errorf("end an earlier change of %s: %w", t, err)
 		}
 		c.unsettled = nil
+	}
+	if u := c.unmoved.Load(); u != nil {
+		return u.steps.failure // FinishMoves is where its tables are locked
 	}
 	if c.stepsLeft {
 		return c.repeatSteps(ctx)
@@ -475,36 +481,36 @@ func (c *Catalog) put(b *pebble.Batch, dec *decision) (undo func(), err error) {
 	return undo, err
 }
 
-// moveWait is how long a move of folders that failed waits before it is tried again, twice as long each time.
-const moveWait = 10 * time.Millisecond
-
 // enforce makes the warehouse what a durable decision says.
 func (c *Catalog) enforce(ctx context.Context, dec *decision) error {
-	var gone []*Table
+	gone := c.goneTables(dec)
+	for _, t := range gone {
+		t.close()
+	}
+	u := &unmoved{steps: &dec.Steps, then: func(ctx context.Context) error { return c.enforced(ctx, dec) }}
+	u.tables = append(u.tables, gone...)
+	for i := range dec.Records {
+		if t := c.byID[dec.Records[i].ID]; t != nil {
+			u.tables = append(u.tables, t)
+		}
+	}
+	return c.moveThen(ctx, u)
+}
+
+// goneTables gives the tables that a decision drops.
+func (c *Catalog) goneTables(dec *decision) (gone []*Table) {
 	for _, d := range dec.Dropped {
 		gone = append(gone, c.byID[d.Record.ID])
 	}
 	for _, id := range dec.Gone {
 		gone = append(gone, c.byID[id])
 	}
-	for _, t := range gone {
-		if t != nil {
-			t.close()
-		}
-	}
-	err := c.moveFolders(ctx, &dec.Steps)
-	for wait := moveWait; err != nil && wait < 8*moveWait; wait *= 2 {
-		c.log.Warn("move table folders; it is tried again", "err", err)
-		time.Sleep(wait)
-		err = c.moveFolders(ctx, &dec.Steps)
-	}
-	if err != nil {
-		// The tables cannot be used where the decision puts them: nothing more is written until the next start repeats the moves.
-		err = fmt.Errorf("move table folders: %w", err)
-		c.stepsLeft = true
-		c.fail(err)
-		return err
-	}
+	return slices.DeleteFunc(gone, func(t *Table) bool { return t == nil })
+}
+
+// enforced makes what is in memory, and what other engines read, what a decision says whose folders are moved.
+func (c *Catalog) enforced(ctx context.Context, dec *decision) error {
+	gone := c.goneTables(dec)
 	renamed := map[*Table]*tableDef{} // by their old definitions; nil: it is new
 	for i := range dec.Records {
 		r := &dec.Records[i]
@@ -557,9 +563,6 @@ func (c *Catalog) enforce(ctx context.Context, dec *decision) error {
 		c.databases[strings.ToLower(d.database)].tables[strings.ToLower(d.name)] = t
 	}
 	for _, t := range gone {
-		if t == nil {
-			continue
-		}
 		delete(c.byID, t.id)
 		d := t.def.Load()
 		if dd := c.databases[strings.ToLower(d.database)]; dd != nil && dd.tables[strings.ToLower(d.name)] == t {
@@ -572,9 +575,7 @@ func (c *Catalog) enforce(ctx context.Context, dec *decision) error {
 	c.mu.Unlock()
 	c.viewMu.Lock()
 	for _, t := range gone {
-		if t != nil {
-			c.setCold(t.id, nil)
-		}
+		c.setCold(t.id, nil)
 	}
 	c.viewMu.Unlock()
 	if err := c.takeSteps(ctx, &dec.Steps); err != nil {

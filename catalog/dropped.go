@@ -259,10 +259,19 @@ func (c *Catalog) undrop(ctx context.Context, list []droppedTable, db *droppedDa
 	if err != nil {
 		return nil, fmt.Errorf("decide to bring back what was dropped: %w", err)
 	}
-	ctx = context.WithoutCancel(ctx)
-	if err := c.enforce(ctx, dec); err != nil {
-		return nil, err
-	}
+	u := &unmoved{steps: &dec.Steps, then: func(ctx context.Context) error {
+		if err := c.enforced(ctx, dec); err != nil {
+			return err
+		}
+		out, err = c.openDropped(ctx, list)
+		return err
+	}}
+	err = c.moveThen(context.WithoutCancel(ctx), u)
+	return out, err
+}
+
+// openDropped opens tables that were brought back.
+func (c *Catalog) openDropped(ctx context.Context, list []droppedTable) (out []*Table, err error) {
 	for i := range list {
 		d := &list[i]
 		t, err := c.openTable(ctx, &d.Record)

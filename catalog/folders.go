@@ -38,7 +38,8 @@ type folderSteps struct {
 	Folders    []string        `json:"folders,omitempty"`    // folders of databases that are gone
 	Warehouse  bool            `json:"warehouse,omitempty"`  // the warehouse file is to be written
 
-	no uint64 // of the note; 0: nothing to do
+	no      uint64 // of the note; 0: nothing to do
+	failure error  // what writes end with while the moves wait, see unmoved
 }
 
 // folderMove is the move of a table's folder, by object names.

@@ -79,13 +79,19 @@ func (r *Runner) run(ctx context.Context) {
 	defer r.done.Done()
 	tick := time.NewTicker(r.o.Tick)
 	defer tick.Stop()
-	var polled, purged time.Time
+	var polled, purged, moved time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
 			r.Run(ctx)
+			if now.Sub(moved) >= moveEvery {
+				moved = now
+				if err := r.c.FinishMoves(catalog.WithWait(ctx, moveWait, nil)); err != nil && ctx.Err() == nil {
+					r.o.Logger.Error("move table folders; it is tried again", "err", err)
+				}
+			}
 			if now.Sub(polled) >= r.o.Poll || r.c.Stirred() {
 				polled = now
 				if err := r.c.Adopt(ctx); err != nil && ctx.Err() == nil {
@@ -101,6 +107,12 @@ func (r *Runner) run(ctx context.Context) {
 		}
 	}
 }
+
+// moveEvery is how often moves of table folders that failed are tried again.
+const moveEvery = time.Second
+
+// moveWait is how long that waits for the transactions that use the tables.
+const moveWait = 100 * time.Millisecond
 
 // purgeEvery is how often dropped tables are looked at.
 const purgeEvery = 10 * time.Second
