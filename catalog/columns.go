@@ -23,6 +23,9 @@ func NewColumns(of *storage.Schema, fields []int) *Columns {
 	return c
 }
 
+// KeysRepeat tells whether some rows of the table may have equal keys: another engine wrote them so. A look at a key finds one of them.
+func (t *Table) KeysRepeat() bool { return t.doubled.Load() }
+
 // from gives the columns of a whole row.
 func (c *Columns) from(row storage.Row) storage.Row {
 	out := make(storage.Row, len(c.fields))
@@ -33,7 +36,7 @@ func (c *Columns) from(row storage.Row) storage.Row {
 }
 
 // GetColumns is GetLock of some columns. It has no notion of a statement's beginning: all writes of the transaction are seen.
-// ErrInvalid: the columns were chosen under another definition of the table, or the table has no key of its own.
+// ErrInvalid: the columns were chosen under another definition of the table, the table has no key of its own, or rows with equal ones.
 func (tx *Tx) GetColumns(ctx context.Context, t *Table, key storage.Row, c *Columns, o ScanOptions) (storage.Row, bool, error) {
 	if o.Lock != LockNone {
 		row, ok, err := tx.GetLock(ctx, t, key, o)
@@ -50,7 +53,7 @@ func (tx *Tx) GetColumns(ctx context.Context, t *Table, key storage.Row, c *Colu
 		return nil, false, err
 	}
 	d := tt.def
-	if d.hidden() || d.spec.PerPartition || len(key) != len(d.keyCols) || d.spec.Schema != c.of {
+	if d.hidden() || d.spec.PerPartition || t.KeysRepeat() || len(key) != len(d.keyCols) || d.spec.Schema != c.of {
 		return nil, false, fmt.Errorf("%w: %s is not read by columns of a key", ErrInvalid, d)
 	}
 	var ikey []byte
@@ -66,8 +69,11 @@ func (tx *Tx) GetColumns(ctx context.Context, t *Table, key storage.Row, c *Colu
 	if err := v.s.readable(); err != nil {
 		return nil, false, err
 	}
-	if n, own := tt.last[textView(ikey)]; own {
-		e := &tt.entries[n]
+	e, err := tt.ownWrite(textView(ikey))
+	if err != nil {
+		return nil, false, err
+	}
+	if e != nil {
 		if e.del() {
 			return nil, false, nil
 		}

@@ -573,6 +573,7 @@ func (sh *Short) Run(ctx *sql.Context) (out ShortAnswer, done bool, err error) {
 	s.statements++
 	tx, err := s.use(ctx, p.table.table)
 	switch {
+	case err == nil && p.insert == nil && p.table.t.KeysRepeat():
 	case err == nil && writes:
 		done, err = w.run(ctx, tx, &out.OK)
 	case err == nil:
