@@ -325,6 +325,9 @@ func TestFixtures(t *testing.T) {
 						want = newest
 					}
 					sameRowsBut(t, fixtureOthers[name][read], want, got)
+					if want, ok := expectedRows(t, name, read+"_by_1.1.1"); ok {
+						sameRows(t, want, got)
+					}
 				})
 			}
 		})
