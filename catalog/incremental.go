@@ -23,10 +23,14 @@ func (e *CleanedError) Error() string {
 }
 
 // Changed gives the rows of a table that instants in a range wrote, their newest versions at the end of the range; rows that were deleted
-// are not among them. As in Hudi, only what the range wrote is merged: a version shows that lost against one from before the range. It reads completed instants alone: what waits for a flush is not seen. The bounds are instant times in tables of version 6
-// and completion times in those of versions 8 and 9, the first excluded. Where files of the range were cleaned, versions 8 and 9 give
-// the rows of now that its instants wrote, as Hudi does; version 6 fails with *CleanedError.
+// are not among them. As in Hudi, only what the range wrote is merged: a version shows that lost against one from before the range. It
+// reads completed instants alone, after a flush of what waits; what a transaction has not committed is not seen. The bounds are instant
+// times in tables of version 6 and completion times in those of versions 8 and 9, the first excluded. Where files of the range were
+// cleaned, versions 8 and 9 give the rows of now that its instants wrote, as Hudi does; version 6 fails with *CleanedError.
 func (tx *Tx) Changed(ctx context.Context, t *Table, r timeline.Range, columns []string) iter.Seq2[storage.Batch, error] {
+	if err := tx.settleMeta(ctx, t); err != nil {
+		return failed(err)
+	}
 	tt, err := tx.table(ctx, t)
 	if err != nil {
 		return failed(err)

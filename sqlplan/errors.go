@@ -77,6 +77,7 @@ func mysqlError(err error) error {
 		dup   *catalog.DuplicateKeyError
 		late  *catalog.LateError
 		early *catalog.TooEarlyError
+		gone  *catalog.CleanedError
 		bad   *storage.CorruptError
 	)
 	text := plainText(err)
@@ -94,6 +95,8 @@ func mysqlError(err error) error {
 	case errors.As(err, &early):
 		return mysql.NewSQLError(erOutOfRange, "22003", "Table '%s' cannot be read as of %s: the earliest time is %s", early.Table,
 			early.At.UTC().Format(asOfLayout), early.Earliest.UTC().Format(asOfLayout))
+	case errors.As(err, &gone):
+		return mysql.NewSQLError(erOutOfRange, "22003", "Changes of table '%s' cannot be read: %s", gone.Table, gone.What)
 	case errors.As(err, &bad):
 		return at(erCrashed, stateGeneral)
 	case errors.Is(err, catalog.ErrConflict):

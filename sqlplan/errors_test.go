@@ -40,6 +40,7 @@ func TestErrorNumbers(t *testing.T) {
 		{&catalog.DuplicateKeyError{Table: "t", Key: storage.Row{int32(1), "a"}}, 1062, "23000"},
 		{&catalog.LateError{Table: "t", Field: "ts", Stored: 2, Given: 1}, 3819, "HY000"},
 		{&catalog.TooEarlyError{Table: "t", At: time.Now(), Earliest: time.Now()}, 1690, "22003"},
+		{&catalog.CleanedError{Table: "t", What: "file x is gone"}, 1690, "22003"},
 		{&storage.CorruptError{Name: "x.parquet", Offset: 5, Err: io.ErrUnexpectedEOF}, 1194, "HY000"},
 		{storage.ErrUnsupported, 1235, "42000"},
 		{storage.ErrNotExist, 1017, "HY000"},

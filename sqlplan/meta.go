@@ -264,7 +264,7 @@ func (m *metaMarker) addTable(s *metaScope, t ast.TableExpr) {
 		}
 	case *ast.TableFuncExpr:
 		alias := strings.ToLower(t.Alias.String())
-		base := strings.EqualFold(t.Name, (&hudiQuery{}).Name())
+		base := isTableFunction(t.Name)
 		if alias == "" {
 			alias = strings.ToLower(t.Name)
 		}

@@ -113,3 +113,25 @@ func TestHudiQuery(t *testing.T) {
 	s.fails("SELECT * FROM hudi_query('t', 'other') q", "neither")
 	s.fails("SELECT * FROM hudi_query('nowhere', 'snapshot') q", "1146")
 }
+
+// Incremental reads give the rows that instants of a range wrote, after a flush of what waits.
+func TestHudiTableChanges(t *testing.T) {
+	s := newTestEngine(t).session()
+	s.exec("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(5)) ENGINE_ATTRIBUTE='{\"type\":\"mor\"}'", "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')", "FLUSH TABLES")
+	last := func() string { return strings.TrimSpace(s.table("SELECT MAX(_hoodie_commit_time) FROM t")) }
+	first := last()
+	s.exec("UPDATE t SET v = 'x' WHERE id = 2", "DELETE FROM t WHERE id = 3")
+	s.want("SELECT * FROM hudi_table_changes('t', 'latest_state', '"+first+"') c", "2|x")
+	second := last()
+	s.exec("INSERT INTO t VALUES (4, 'd')")
+	s.want("SELECT c.v FROM hudi_table_changes('d.t', 'LATEST_STATE', '"+second+"') c", "d")
+	s.want("SELECT * FROM hudi_table_changes('t', 'latest_state', '"+first+"', '"+second+"') c", "2|x")
+	s.want("SELECT id FROM hudi_table_changes('t', 'latest_state', 'earliest', '"+first+"') c ORDER BY id", "1", "2", "3")
+	s.want("SELECT COUNT(*) FROM hudi_table_changes('t', 'latest_state', '0') c", "3")
+	s.want("SELECT c.id, t.v FROM hudi_table_changes('t', 'latest_state', '"+first+"') c JOIN t ON t.id = c.id ORDER BY 1", "2|x", "4|d")
+	s.want("SELECT _hoodie_commit_time = '"+second+"' FROM hudi_table_changes('t', 'latest_state', '"+first+"', '"+second+"') c", "1")
+	s.fails("SELECT * FROM hudi_table_changes('t', 'cdc', '0') c", "1235")
+	s.fails("SELECT * FROM hudi_table_changes('t', 'other', '0') c", "latest_state")
+	s.fails("SELECT * FROM hudi_table_changes('t', 'latest_state', 'yesterday') c", "yesterday")
+	s.fails("SELECT * FROM hudi_table_changes('t', 'latest_state') c", "3 to 4")
+}

@@ -29,7 +29,7 @@ var (
 
 func newProvider(e *Engine, function func(string) (sql.Function, bool)) *provider {
 	p := &provider{engine: e, function: function, tableFuncs: map[string]sql.TableFunction{}, procedures: sql.NewExternalStoredProcedureRegistry()}
-	for _, f := range []sql.TableFunction{&hudiQuery{engine: e}} {
+	for _, f := range tableFunctions(e) {
 		p.tableFuncs[f.Name()] = f
 	}
 	return p

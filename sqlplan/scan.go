@@ -83,7 +83,7 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 		}
 	}
 	var keep *keeper
-	if l == nil && !t.editing && !s.stmt.altered {
+	if l == nil && !t.editing && !s.stmt.altered && t.changes == nil {
 		again := s.rescan(t, tx, o.Mark)
 		if again.whole {
 			return again.replay(ctx)
@@ -121,6 +121,8 @@ func (t *table) scan(ctx *sql.Context, l *lookup) (sql.RowIter, error) {
 	switch {
 	case t.old != nil:
 		seq = t.old.Scan(ctx, t.t, o)
+	case t.changes != nil:
+		seq = tx.Changed(ctx, t.t, *t.changes, names)
 	case l != nil:
 		seq = tx.Lookup(ctx, t.t, l.index, l.ranges, o)
 	default:

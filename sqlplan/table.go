@@ -12,6 +12,7 @@ import (
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/sqlplan/dialect"
 	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
 )
 
 // table is a table as one statement sees it: which columns, as of when, with or without the statement's own writes.
@@ -27,9 +28,10 @@ type table struct {
 	projection []string   // names as asked for; nil: all
 	columns    []string   // names in the table's files, "" for VIRTUAL columns that are not kept
 	old        *catalog.Snapshot
-	optimized  bool // base files only
-	editing    bool // for checks of the running statement: its writes are seen
-	filled     bool // ADD COLUMN has given the rows their values, which the front end is about to do again
+	optimized  bool            // base files only
+	changes    *timeline.Range // the rows that instants in a range wrote; nil: all rows
+	editing    bool            // for checks of the running statement: its writes are seen
+	filled     bool            // ADD COLUMN has given the rows their values, which the front end is about to do again
 
 	lock    *dialect.RowLock // of a locking clause; nil: none
 	reading reading          // for what the statement reads it
