@@ -286,6 +286,7 @@ type warehouseFile struct {
 	DroppedDatabases []droppedDatabase `json:"dropped_databases,omitempty"`
 
 	Clean bool      `json:"clean"`           // stopped with everything flushed
+	Temps bool      `json:"temps,omitempty"` // when clean: an unfinished file could not be removed
 	Clock index.Seq `json:"clock,omitempty"` // largest time shown, when clean
 }
 

@@ -42,6 +42,9 @@ type TableChange struct {
 	Convert func(old storage.Row) (storage.Row, error)
 
 	AutoNext uint64 // next AUTO_INCREMENT value; 0: as it is
+
+	// Base is the version of the definition from which Spec and Columns were made: ErrChanged if the table has another one by now. 0: any.
+	Base uint64
 }
 
 // ObjectChange makes, replaces or drops an object.
@@ -245,6 +248,9 @@ func (c *Catalog) plan(ctx context.Context, p *tablePlan) error {
 	}
 	if p.Drop {
 		return nil
+	}
+	if p.Spec != nil && p.Base != 0 && p.Base != p.old.version {
+		return fmt.Errorf("%w: %s", ErrChanged, p.old)
 	}
 	if t.broken != nil {
 		return t.broken

@@ -403,14 +403,14 @@ func everySteps() []everyStep {
 		change("add a column", func(c *Catalog) Change {
 			t := ddlTable(c, "d.mor")
 			spec, columns := ddlWiden(t, "w")
-			return Change{Tables: []TableChange{{Table: t, Spec: spec, Columns: columns}}}
+			return Change{Tables: []TableChange{{Table: t, Spec: spec, Columns: columns, Base: t.Version()}}}
 		}),
 		everyCommit("insert into what was altered", func(tx everyTx) error { return all(tx, 18, 403) }),
 		change("rewrite", func(c *Catalog) Change {
 			t := ddlTable(c, "d.cow")
 			spec, columns := ddlWiden(t, "z")
 			convert := func(old storage.Row) (storage.Row, error) { return append(slices.Clone(old), int32(7)), nil }
-			return Change{Tables: []TableChange{{Table: t, Spec: spec, Columns: columns, Convert: convert}}}
+			return Change{Tables: []TableChange{{Table: t, Spec: spec, Columns: columns, Convert: convert, Base: t.Version()}}}
 		}),
 		everyCommit("insert into what was rewritten", func(tx everyTx) error { return all(tx, 19, 1, 404) }),
 		change("swap", func(c *Catalog) Change {

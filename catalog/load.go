@@ -29,7 +29,7 @@ func (c *Catalog) load(ctx context.Context, file *warehouseFile, fresh bool) err
 		return err
 	}
 	c.objects = map[string]map[string][]Object{}
-	lost, clean := id == "", file != nil && file.Clean
+	lost, clean := id == "", file != nil && file.Clean && !file.Temps
 	if file != nil {
 		c.id, c.nextID = file.ID, file.NextTable
 		c.clock.raise(file.Clock)

@@ -79,7 +79,7 @@ func (c *Catalog) saveWarehouse(ctx context.Context, clean bool) error {
 	c.mu.RLock()
 	w := warehouseFile{Version: warehouseVersion, ID: c.id, NextTable: c.nextID, Clean: clean, Dropped: dropped, DroppedDatabases: databases}
 	if clean {
-		w.Clock = c.stopped
+		w.Clock, w.Temps = c.stopped, c.store.TempsLeft()
 	}
 	w.Databases = c.listDatabases()
 	for _, k := range sortedKeys(c.databases) {

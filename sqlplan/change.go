@@ -39,6 +39,7 @@ type pendingTable struct {
 	def      *definition // nil: the catalog's
 	stages   []stage
 	auto     uint64 // next AUTO_INCREMENT value; 0: as it is
+	base     uint64 // version of the definition that is changed
 }
 
 // stage is one step from the rows that a table has to those that it is to have.
@@ -92,7 +93,7 @@ func (c *change) table(ctx *sql.Context, t *table) (*pendingTable, error) {
 	if p := c.of(t.t); p != nil {
 		return p, nil
 	}
-	p := &pendingTable{catalog: t.catalog, t: t.t, db: t.t.Database(), name: t.t.Name()}
+	p := &pendingTable{catalog: t.catalog, t: t.t, db: t.t.Database(), name: t.t.Name(), base: t.def.version}
 	c.tables = append(c.tables, p)
 	return p, nil
 }
@@ -190,6 +191,9 @@ func (c *change) decide(ctx *sql.Context, s *Session) error {
 		x.Retention = s.dropRetention(ctx, k)
 		if err := k.Change(s.changeWait(ctx), *x); err != nil {
 			c.giveUp(ctx)
+			if errors.Is(err, catalog.ErrChanged) {
+				return ErrReplan // another statement changed the table while this one waited for it
+			}
 			return c.translate(ctx, err)
 		}
 	}
@@ -264,7 +268,7 @@ func (p *pendingTable) change(ctx *sql.Context) (catalog.TableChange, error) {
 	if p.def == nil {
 		return x, nil
 	}
-	x.Spec = p.def.spec
+	x.Spec, x.Base = p.def.spec, p.base
 	x.Columns = identity(len(p.t.Spec().Schema.Fields))
 	converts := false
 	for _, st := range p.stages {

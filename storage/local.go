@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +34,8 @@ type Local struct {
 
 	mu     sync.Mutex
 	synced map[string]bool // folders that exist durably; guarded by mu
+
+	temps atomic.Bool // a temporary file could not be removed
 }
 
 var _ Store = (*Local)(nil)
@@ -196,6 +199,16 @@ func (l *Local) syncDir(dir string) error {
 	return errors.Join(err, d.Close())
 }
 
+// dropTemp removes a temporary file; one that stays is hidden by List.
+func (l *Local) dropTemp(path string) {
+	if err := l.fs.Remove(path); err != nil && !notExist(err) {
+		l.temps.Store(true)
+	}
+}
+
+// TempsLeft tells whether a temporary file could not be removed.
+func (l *Local) TempsLeft() bool { return l.temps.Load() }
+
 type localWriter struct {
 	l                     *Local
 	name, dir, path, last string
@@ -228,14 +241,14 @@ func (w *localWriter) Commit() error {
 		return err
 	}
 	if err := w.l.fs.Link(w.temp, w.path); err != nil {
-		w.l.fs.Remove(w.temp)
+		w.l.dropTemp(w.temp)
 		if errors.Is(err, fs.ErrExist) {
 			err = ErrExist
 		}
 		return fmt.Errorf("publish %s: %w", w.name, err)
 	}
 	// One sync of the folder covers the new name and the end of the temporary one. If the latter stays, List hides it.
-	w.l.fs.Remove(w.temp)
+	w.l.dropTemp(w.temp)
 	if w.brief {
 		return nil
 	}
@@ -264,11 +277,11 @@ func (w *localWriter) replace() error {
 	}
 	// Hadoop refuses a file whose side file has the checksum of other content, and does without one that is missing.
 	if err := w.l.removeFile(w.l.crcPath(w.dir, w.last)); err != nil {
-		w.l.fs.Remove(w.temp)
+		w.l.dropTemp(w.temp)
 		return fmt.Errorf("replace %s: %w", w.name, err)
 	}
 	if err := w.l.fs.Rename(w.temp, w.path); err != nil {
-		w.l.fs.Remove(w.temp)
+		w.l.dropTemp(w.temp)
 		return fmt.Errorf("replace %s: %w", w.name, err)
 	}
 	if err := w.l.syncDir(w.dir); err != nil {
@@ -298,7 +311,7 @@ func (w *localWriter) seal() error {
 		err = fmt.Errorf("close %s: %w", w.name, cerr)
 	}
 	if err != nil {
-		w.l.fs.Remove(w.temp)
+		w.l.dropTemp(w.temp)
 	}
 	return err
 }
@@ -310,6 +323,7 @@ func (w *localWriter) Abort() error {
 	cerr := w.f.Close()
 	w.f = nil
 	if err := errors.Join(cerr, w.l.removeFile(w.temp)); err != nil {
+		w.l.temps.Store(true)
 		return fmt.Errorf("abort %s: %w", w.name, err)
 	}
 	return nil

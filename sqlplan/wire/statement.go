@@ -220,6 +220,9 @@ func (h *handler) attempt(ctx context.Context, c *mysql.Conn, st *statement) (re
 // lost ends the transaction that an error lost. again: the statement may be run again.
 func (h *handler) lost(ctx *sql.Context, st *statement, own bool, commits uint64, written int, err error) (again bool) {
 	if h.s.o.Replans(err, own) {
+		if defines(st.ast) { // what was open before is committed, and nothing of the statement is done
+			return !st.started && !st.touched
+		}
 		return !st.started && !st.touched && (st.short || replannable(st.ast, own)) && commitsOf(ctx.Session) == commits && (own || writtenOf(ctx.Session) == written)
 	}
 	if !h.conflict(err) {
@@ -269,6 +272,15 @@ func replannable(ast sqlparser.Statement, own bool) bool {
 		return false
 	}
 	return rerunnable(ast)
+}
+
+// defines tells statements that change definitions, all at once when they end.
+func defines(ast sqlparser.Statement) bool {
+	switch ast.(type) {
+	case *sqlparser.AlterTable, *sqlparser.DDL:
+		return true
+	}
+	return false
 }
 
 // rerunnable tells statements whose effect ends with their transaction.
