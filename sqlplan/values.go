@@ -248,6 +248,14 @@ func exact[T, R any](t sql.Type, v any, f func(T) R) (R, error) {
 	return f(x), nil
 }
 
+// finite refuses what no number of the type is: the front end makes infinity of a text such as '1e309'.
+func finite(t sql.Type, v any, x float64) error {
+	if math.IsInf(x, 0) || math.IsNaN(x) {
+		return sql.ErrValueOutOfRange.New(v, t)
+	}
+	return nil
+}
+
 func kindName(t storage.Type) string {
 	switch t.Kind {
 	case storage.Bool:
@@ -283,10 +291,14 @@ func (c *columnCodec) buildNumber(t types.NumberTypeImpl_, f storage.Type) bool 
 			return false
 		}
 		c.encode = func(v any) (any, error) {
-			if x, ok := v.(float32); ok {
-				return x, nil
+			x, ok := v.(float32)
+			if !ok {
+				var err error
+				if x, err = exact(t, v, func(x float32) float32 { return x }); err != nil {
+					return nil, err
+				}
 			}
-			return exact(t, v, func(x float32) any { return x })
+			return x, finite(t, v, float64(x))
 		}
 		c.decode = func(v any) (any, error) { return v.(float32), nil }
 		c.read = func(a arrow.Array, i int) (any, error) { return a.(*array.Float32).Value(i), nil }
@@ -296,10 +308,14 @@ func (c *columnCodec) buildNumber(t types.NumberTypeImpl_, f storage.Type) bool 
 			return false
 		}
 		c.encode = func(v any) (any, error) {
-			if x, ok := v.(float64); ok {
-				return x, nil
+			x, ok := v.(float64)
+			if !ok {
+				var err error
+				if x, err = exact(t, v, func(x float64) float64 { return x }); err != nil {
+					return nil, err
+				}
 			}
-			return exact(t, v, func(x float64) any { return x })
+			return x, finite(t, v, x)
 		}
 		c.decode = func(v any) (any, error) { return v.(float64), nil }
 		c.read = func(a arrow.Array, i int) (any, error) { return a.(*array.Float64).Value(i), nil }
