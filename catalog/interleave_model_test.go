@@ -109,6 +109,7 @@ type modelSession struct {
 	used     bool                 // the table
 	snap     map[int]modelRow     // nil: no plain read yet
 	own      map[int]*modelRow    // nil: deleted
+	had      [2]bool              // whether there was a row before the session wrote it
 	was      map[int]map[int]bool // UNIQUE values that a key has had in the session
 	old      map[int]map[int]bool // other values, likewise
 	locks    []modelLock
@@ -125,6 +126,7 @@ type modelSession struct {
 	late     bool             // another engine wrote after that
 	searched bool
 	fresh    []modelLock // that the statement took
+	thorough bool        // its searches find deleted keys, too
 	unlucky  bool        // another engine's change of other keys counts, since it wrote their files anew
 	over     bool
 	out      []string // what its statements answered
@@ -138,6 +140,8 @@ type isoModel struct {
 	ddl      string        // a change of definitions that waits
 	// hints are what key 0 was when another engine changed it: searches by these values lock its row, too.
 	hints []modelRow
+	// gone are keys that were deleted. Until a flush forgets them, READ COMMITTED looks for their rows in a range, with a lock.
+	gone [2]bool
 }
 
 func (m *isoModel) clone() *isoModel {
@@ -164,7 +168,7 @@ func cloneSets(in map[int]map[int]bool) map[int]map[int]bool {
 // text tells states apart.
 func (m *isoModel) text() string {
 	var b strings.Builder
-	fmt.Fprint(&b, m.rows, m.queue, m.passes, m.ddl, m.hints)
+	fmt.Fprint(&b, m.rows, m.queue, m.passes, m.ddl, m.hints, m.gone)
 	for _, s := range m.sessions {
 		own := map[int]string{}
 		for k, v := range s.own {
@@ -172,7 +176,7 @@ func (m *isoModel) text() string {
 				own[k] = fmt.Sprint(*v)
 			}
 		}
-		fmt.Fprint(&b, "|", s.used, s.snap, own, s.locks, s.writes, s.conflict, s.meta, s.found, s.given, s.looked, s.late, s.row != nil, s.searched, s.over, s.unlucky, s.out, s.waits != nil, s.now != nil)
+		fmt.Fprint(&b, "|", s.used, s.snap, own, s.locks, s.writes, s.conflict, s.had, s.meta, s.found, s.given, s.looked, s.late, s.row != nil, s.searched, s.over, s.unlucky, s.thorough, s.out, s.waits != nil, s.now != nil)
 	}
 	return b.String()
 }
@@ -181,7 +185,7 @@ func (m *isoModel) text() string {
 func (m *isoModel) observation() string {
 	var b strings.Builder
 	for _, s := range m.sessions {
-		fmt.Fprintf(&b, "%q wait %v\n", s.out, s.waits != nil || s.meta)
+		fmt.Fprintf(&b, "%q wait %v, for the table %v\n", s.out, s.waits != nil, s.meta)
 	}
 	fmt.Fprintf(&b, "change waits %v", m.ddl != "")
 	return b.String()
@@ -221,7 +225,7 @@ func (m *isoModel) search(n int, st step) (out []int) {
 		switch st.kind {
 		case stepShareAll, stepLockAll:
 			_, own := s.own[k]
-			hit = ok || own
+			hit = ok || own || m.gone[k] && s.thorough
 		case stepShareUnique, stepLockUnique:
 			hit = hit || s.was[k][st.uniq]
 		case stepShareValues, stepLockValues:
@@ -267,6 +271,9 @@ func (m *isoModel) run(n int) *modelLock {
 		say("rows %s", strings.Join(out, " "))
 	}
 	set := func(k int, r *modelRow) {
+		if _, again := s.own[k]; !again {
+			s.had[k] = st.kind != stepInsert
+		}
 		s.own[k] = r
 		s.writes++
 		if s.late {
@@ -355,7 +362,7 @@ func (m *isoModel) run(n int) *modelLock {
 		if s.iso == ReadCommitted {
 			list(s.found, func(k int) (modelRow, bool) { return s.given[k], true })
 		} else {
-			list([]int{0, 1}, func(k int) (modelRow, bool) { return m.current(n, k) })
+			list(s.found, func(k int) (modelRow, bool) { return m.current(n, k) })
 		}
 	case stepShare, stepLock, stepAdd, stepSetUnique, stepDelete:
 		if l := need(modelKeys, st.key, st.key, mode); l != nil {
@@ -424,16 +431,21 @@ func (m *isoModel) run(n int) *modelLock {
 		set(st.key, &r)
 		say("inserted")
 	case stepCommit:
-		for _, certain := range s.conflict {
-			if certain || s.unlucky {
+		for k, certain := range s.conflict {
+			if (certain || s.unlucky) && !s.undone(k) {
 				m.lose(n)
 				return nil
 			}
 		}
 		for k, v := range s.own {
+			if s.undone(k) {
+				continue
+			}
+			_, was := m.rows[k]
 			if delete(m.rows, k); v != nil {
 				m.rows[k] = *v
 			}
+			m.gone[k] = v == nil && (was || m.gone[k])
 		}
 		m.end(n)
 	case stepRollback:
@@ -441,6 +453,9 @@ func (m *isoModel) run(n int) *modelLock {
 	}
 	return nil
 }
+
+// undone tells whether a session has inserted a row and deleted it: its commit says nothing of it.
+func (s *modelSession) undone(k int) bool { return s.own[k] == nil && !s.had[k] }
 
 // unlock gives up a lock that the statement took.
 func (m *isoModel) unlock(s *modelSession, l modelLock) {
@@ -594,6 +609,11 @@ func settle(in []*isoModel) (out []*isoModel) {
 				continue
 			}
 			idle = false
+			if all := s.now.kind == stepShareAll || s.now.kind == stepLockAll; all && s.iso == ReadCommitted && !s.searched && !s.thorough && (m.gone[0] || m.gone[1]) {
+				c := m.clone()
+				c.sessions[n].thorough = true
+				in = append(in, c)
+			}
 			if s.now.kind == stepCommit && len(s.conflict) > 0 && !s.unlucky {
 				c := m.clone()
 				c.sessions[n].unlucky = true

@@ -204,11 +204,11 @@ func (r *isoRun) observation() string {
 	defer r.mu.Unlock()
 	var b strings.Builder
 	for n := range r.txs {
-		waits := r.busy[n] && (r.waits[r.txs[n].ID()] || r.meta[n])
-		if r.busy[n] && !waits {
+		waits, meta := r.busy[n] && r.waits[r.txs[n].ID()], r.busy[n] && r.meta[n]
+		if r.busy[n] && !waits && !meta {
 			return fmt.Sprintf("session %d is under way", n)
 		}
-		fmt.Fprintf(&b, "%q wait %v\n", r.out[n], waits)
+		fmt.Fprintf(&b, "%q wait %v, for the table %v\n", r.out[n], waits, meta)
 	}
 	if r.change == changeRuns {
 		return "the change is under way"
