@@ -48,6 +48,7 @@ type savedBuffer struct {
 type droppedDatabase struct {
 	Database savedDatabase   `json:"database"`
 	Tables   []index.TableID `json:"tables,omitempty"`
+	Attached []savedAttached `json:"attached,omitempty"`
 	At       time.Time       `json:"at"`
 	Until    time.Time       `json:"until"`
 }
@@ -77,6 +78,14 @@ func (c *Catalog) planDrop(p *tablePlan, ch *Change, dec *decision) error {
 		dec.Gone = append(dec.Gone, t.id)
 		if d.spec.Attached {
 			dec.Attached = true
+			if dec.Database != nil && retention > 0 {
+				c.commitMu.Lock()
+				dir := t.record.Dir
+				c.commitMu.Unlock()
+				at := c.clock.Now()
+				dec.Database.Attached = append(dec.Database.Attached, savedAttached{Name: d.name, Location: dir})
+				dec.Database.At, dec.Database.Until = at, at.Add(retention)
+			}
 		} else {
 			dec.Steps.Remove = append(dec.Steps.Remove, d.dir)
 		}
@@ -165,7 +174,7 @@ func (c *Catalog) Undrop(ctx context.Context, db, name, as string) (*Table, erro
 }
 
 // UndropDatabase brings back the database of that name that was dropped last, with its objects and the tables that it had then.
-// Attached tables are to be attached again.
+// Attached ones are attached again where they lie; one that is not there any more, or cannot be read, is left out.
 func (c *Catalog) UndropDatabase(ctx context.Context, name string) error {
 	c.ddl.Lock()
 	defer c.ddl.Unlock()
@@ -198,7 +207,23 @@ func (c *Catalog) UndropDatabase(ctx context.Context, name string) error {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(d droppedTable) bool { return !slices.Contains(last.Tables, d.Record.ID) || !d.Whole })
-	_, err = c.undrop(ctx, list, last)
+	if _, err = c.undrop(ctx, list, last); err != nil {
+		return err
+	}
+	for _, a := range last.Attached {
+		err := c.attachAgain(context.WithoutCancel(ctx), last.Database.Name, a)
+		if err != nil {
+			c.log.Error("an attached table does not come back with its database", "table", last.Database.Name+"."+a.Name, "location", a.Location, "err", err)
+		}
+	}
+	return nil
+}
+
+func (c *Catalog) attachAgain(ctx context.Context, db string, a savedAttached) error {
+	spelled, id, err := c.reserve(db, a.Name)
+	if err == nil {
+		_, err = c.attach(ctx, spelled, a.Name, a.Location, id)
+	}
 	return err
 }
 

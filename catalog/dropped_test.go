@@ -155,3 +155,38 @@ func TestScanOverDrop(t *testing.T) {
 	require.Empty(t, folders)
 	require.NoError(t, c.Close(ctx))
 }
+
+// UNDROP DATABASE attaches again what was attached, where it lies, also after a start; a table whose folder has gone is left out.
+func TestUndropAttached(t *testing.T) {
+	ctx := context.Background()
+	fs := vfs.NewMem()
+	c := testOpen(t, fs, Options{})
+	tab := newTable(t, c, "t", nil)
+	insertRows(t, c, tab, 0, 3)
+	flushAll(t, c)
+	rows := scanAll(t, c, tab)
+	require.NoError(t, c.CreateDatabase(ctx, "e", nil))
+	require.NoError(t, fs.MkdirAll("data/elsewhere", 0o755))
+	_, err := vfs.Clone(fs, fs, "data/warehouse/d/t", "data/elsewhere/gone")
+	require.NoError(t, err)
+	_, err = vfs.Clone(fs, fs, "data/warehouse/d/t", "data/elsewhere/t")
+	require.NoError(t, err)
+	for _, name := range []string{"t", "gone"} {
+		_, err = c.AttachTable(ctx, "e", name, "elsewhere/"+name)
+		require.NoError(t, err)
+	}
+	require.NoError(t, c.DropDatabase(ctx, "e"))
+	require.NoError(t, c.Close(ctx))
+	require.NoError(t, fs.RemoveAll("data/elsewhere/gone"))
+	c = testOpen(t, fs, Options{})
+	require.NoError(t, c.UndropDatabase(ctx, "e"))
+	for range 2 {
+		require.Equal(t, []string{"t"}, c.TableNames("e"))
+		tab, _ := c.Table("e", "t")
+		require.True(t, tab.Spec().Attached)
+		require.Equal(t, rows, scanAll(t, c, tab))
+		require.NoError(t, c.Close(ctx))
+		c = testOpen(t, fs, Options{})
+	}
+	require.NoError(t, c.Close(ctx))
+}
