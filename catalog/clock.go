@@ -178,7 +178,7 @@ func (k *Clock) vouches(t time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.look()
-	differ := seqTime(now).Sub(time.Now())
+	differ := time.Until(seqTime(now))
 	return differ < clockStep && differ > -clockStep && seqTime(k.last).Sub(seqTime(now)) < clockStep && t.After(seqTime(k.steady))
 }
 
