@@ -112,7 +112,7 @@ func alters(n *plan.Block) bool {
 		switch c.(type) {
 		case *plan.AddColumn, *plan.ModifyColumn, *plan.RenameColumn, *plan.DropColumn, *plan.AlterPK, *plan.AlterIndex, *plan.AlterDefaultSet,
 			*plan.AlterDefaultDrop, *plan.AlterTableCollation, *plan.AlterTableComment, *plan.AlterAutoIncrement, *plan.CreateCheck, *plan.DropCheck,
-			*plan.CreateForeignKey, *plan.DropForeignKey, *plan.DropConstraint, *plan.RenameTable:
+			*plan.CreateForeignKey, *plan.DropForeignKey, *plan.RenameForeignKey, *plan.DropConstraint, *plan.RenameTable:
 		default:
 			return false
 		}

@@ -250,7 +250,7 @@ func (b execBuilder) Build(ctx *sql.Context, n sql.Node, row sql.Row) (sql.RowIt
 		}
 	case *plan.AddColumn, *plan.ModifyColumn, *plan.RenameColumn, *plan.DropColumn, *plan.AlterPK, *plan.AlterDefaultSet, *plan.AlterDefaultDrop,
 		*plan.AlterTableCollation, *plan.AlterTableComment, *plan.AlterAutoIncrement, *plan.DropCheck,
-		*plan.CreateForeignKey, *plan.DropForeignKey, *plan.DropConstraint, *plan.RenameTable, *plan.CreateView, *plan.DropView,
+		*plan.CreateForeignKey, *plan.DropForeignKey, *plan.RenameForeignKey, *plan.DropConstraint, *plan.RenameTable, *plan.CreateView, *plan.DropView,
 		*plan.TableCopier:
 		if iter, err := b.wholeStatement(ctx, n, row); iter != nil || err != nil {
 			return iter, err
