@@ -35,11 +35,19 @@ def answers(port):
 
 
 def alive(pid):
+    """Whether any thread of the process runs: the first one may have ended while others still hold the files open."""
     try:
-        with open("/proc/%d/stat" % pid) as f:
-            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+        tasks = os.listdir("/proc/%d/task" % pid)
     except OSError:
         return False
+    for task in tasks:
+        try:
+            with open("/proc/%d/task/%s/stat" % (pid, task)) as f:
+                if f.read().rsplit(")", 1)[1].split()[0] not in "ZX":
+                    return True
+        except OSError:
+            pass  # it ended meanwhile
+    return False
 
 
 def wait(what, ok, seconds=60):
