@@ -9,8 +9,8 @@
 // newest commit, reads with ScanOptions.Lock the ranges in which they look, or, row by row, what they give. Plain reads see a
 // snapshot, lock nothing and never wait. A lock ends at Rollback, or when the commit is durable. Circles of waits are found when they
 // close (ErrDeadlock: the transaction is rolled back). The check of conflicts at the commit is left for what takes no locks: other
-// engines, whose instants are adopted, and changes of definitions. A change of definitions first calls lockForDDL for its tables,
-// before it takes Catalog.ddl or any lock of a table: so it waits for transactions that have locked rows, and these can commit.
+// engines, whose instants are adopted. A change of definitions first calls lockDefinitions for its tables, before it takes Catalog.ddl or
+// any mutex of a table: so it waits for the transactions that have used them, and these can commit.
 //
 // Order of locks: those of transactions (lockManager.mu is never held while another mutex is waited for), Catalog.ddl, Table.ddl,
 // Table.slices, viewMu, commitMu.
