@@ -3,10 +3,15 @@ package catalog
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lakesql/lakesql/storage"
@@ -104,4 +109,50 @@ func TestClockAdoption(t *testing.T) {
 			require.NoError(t, c.Close(ctx))
 		})
 	}
+}
+
+// A start whose wall clock is far behind what it has to undo does not wait for it.
+func TestStartWithClockBehind(t *testing.T) {
+	ctx := context.Background()
+	fs := newCloneFS()
+	var begun atomic.Pointer[vfs.MemFS]
+	c := testOpen(t, errorfs.Wrap(fs, errorfs.InjectorFunc(func(errorfs.Op) error {
+		files, _ := fs.List("data/warehouse/d/t/.hoodie")
+		if begun.Load() == nil && slices.ContainsFunc(files, func(f string) bool { return strings.HasSuffix(f, ".inflight") }) {
+			begun.Store(fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 2))}))
+		}
+		return nil
+	})), Options{})
+	require.NoError(t, c.CreateDatabase(ctx, "d", nil))
+	tab, err := c.CreateTable(ctx, "d", "t", testSpec())
+	require.NoError(t, err)
+	inTx(t, c, func(tx *Tx) { require.NoError(t, tx.Insert(ctx, tab, row(1, "a", 1))) })
+	require.NoError(t, c.Flush(ctx, "test"))
+	require.NoError(t, c.Close(ctx))
+	clone := begun.Load()
+	require.NotNil(t, clone)
+
+	var behind atomic.Int64
+	behind.Store(int64(3 * time.Hour))
+	o := Options{FS: clone, Now: func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }}
+	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		c, err = Open(limited, "data", o)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-limited.Done():
+		t.Fatal("the start waits for the clock")
+	}
+	tab, _ = c.Table("d", "t")
+	require.Equal(t, "[1 a 1]", scanAll(t, c, tab))
+	require.ErrorIs(t, c.Flush(ctx, "test"), ErrReadOnly)
+	behind.Store(0)
+	require.NoError(t, c.Flush(ctx, "test"))
+	require.Equal(t, "[1 a 1]", scanAll(t, c, tab))
+	require.NoError(t, c.Close(ctx))
 }

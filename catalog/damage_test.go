@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -88,4 +89,38 @@ func TestDamagedFiles(t *testing.T) {
 			require.NoError(t, c.DropTable(ctx, "d", "bad"))
 		})
 	}
+}
+
+// A table that cannot be attached for what one of its files says has an error that names it.
+func TestDamagedForeign(t *testing.T) {
+	ctx := context.Background()
+	for name, old := range map[string]string{"20261130101135675.commit": `{\"type\":\"record\"`, "hoodie.properties": "hoodie.table.version=6"} {
+		t.Run(name, func(t *testing.T) {
+			fs := vfs.NewMem()
+			dir := unpackInto(t, fs, "v6_cow_plain", "/hudi")
+			changeText(t, fs, filepath.Join(dir, ".hoodie", name), func(text string) string {
+				require.Contains(t, text, old)
+				return strings.ReplaceAll(text, old, "{")
+			})
+			c := testOpen(t, fs, Options{})
+			require.NoError(t, c.CreateDatabase(ctx, "d", nil))
+			_, err := c.AttachTable(ctx, "d", "t", dir)
+			require.ErrorContains(t, err, name)
+			require.NoError(t, c.Close(ctx))
+		})
+	}
+}
+
+// changeText changes the text of a file.
+func changeText(t *testing.T, fs vfs.FS, path string, change func(text string) string) {
+	f, err := fs.Open(path)
+	require.NoError(t, err)
+	b, err := io.ReadAll(f)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	out, err := fs.Create(path, vfs.WriteCategoryUnspecified)
+	require.NoError(t, err)
+	_, err = out.Write([]byte(change(string(b))))
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
 }

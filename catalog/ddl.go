@@ -331,7 +331,7 @@ func (c *Catalog) foreignSpec(ctx context.Context, dir string, p timeline.Proper
 	}
 	schema, err := storage.ParseAvro(avro)
 	if err != nil {
-		return TableSpec{}, 0, "", err
+		return TableSpec{}, 0, "", fmt.Errorf("schema in %s: %w", schemaFile(tl, of), err)
 	}
 	s := TableSpec{
 		Schema: schema, Partition: p.PartitionFields(), HiveStyle: p.HiveStyle(), MergeOnRead: p.TableType() == timeline.MergeOnRead,
@@ -351,6 +351,14 @@ func (c *Catalog) foreignSpec(ctx context.Context, dir string, p timeline.Proper
 		}
 	}
 	return s, created, of, nil
+}
+
+// schemaFile names the file below a table's folder that holds the schema which an instant gave it; "": the schema that it was created with.
+func schemaFile(tl *timeline.Timeline, of storage.InstantTime) string {
+	if in, ok := tl.Get(of); ok {
+		return join(".hoodie", in.FileName(timeline.Completed))
+	}
+	return ".hoodie/hoodie.properties"
 }
 
 // recoverTables takes in the tables of a warehouse whose state folder is gone, after a clean stop or because the loss was accepted.

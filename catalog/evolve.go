@@ -26,7 +26,7 @@ func (t *Table) foreignSchema(ctx context.Context, tl *timeline.Timeline) (*stor
 		}
 		s, err := storage.ParseAvro(m.Extra[timeline.ExtraSchema])
 		if err != nil {
-			return nil, "", fmt.Errorf("schema of %s: %w", in.Time, err)
+			return nil, "", fmt.Errorf("schema in %s: %w", schemaFile(tl, in.Time), err)
 		}
 		return s, in.Time, nil
 	}

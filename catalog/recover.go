@@ -212,12 +212,15 @@ func (t *Table) redefineTo(r *tableRecord) error {
 	return nil
 }
 
-// drawInstant draws an instant time above everything on the table's timeline, and waits until it is no longer ahead of the wall clock.
+// drawInstant draws an instant time above everything on the table's timeline, and waits until it is no longer ahead of the wall clock. A
+// wall clock that went back by more than a flush waits for is not waited for: a start would take hours.
 func (c *Catalog) drawInstant(t *Table) (time.Time, index.Seq) {
 	c.commitMu.Lock()
 	at, cut := c.clock.instant(t.newestInstant())
 	c.commitMu.Unlock()
-	_ = sleepUntil(context.Background(), c.clock.wall, at)
+	if at.Sub(c.clock.wall()) <= maxAhead {
+		_ = sleepUntil(context.Background(), c.clock.wall, at)
+	}
 	return at, cut
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/lakesql/lakesql/catalog"
 	"github.com/lakesql/lakesql/sqlplan/dialect"
 	"github.com/lakesql/lakesql/storage"
+	"github.com/lakesql/lakesql/timeline"
 )
 
 // Options that the catalog keeps as text.
@@ -94,6 +95,9 @@ func applyOptions(spec *catalog.TableSpec, o dialect.Options) error {
 			return errOption("Table option 'merge_mode' is event_time, but the table has no key")
 		}
 		spec.Ordering = storage.EventTime
+	}
+	if v, ok := o.Hoodie[timeline.KeyMetadataEnable]; ok && !strings.EqualFold(v, "true") && !strings.EqualFold(v, "false") {
+		return errOption("Table option '%s' is '%s', which is neither true nor false", timeline.KeyMetadataEnable, v)
 	}
 	spec.Options = maps.Clone(o.Hoodie)
 	put := func(name, value string) {

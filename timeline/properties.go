@@ -218,7 +218,7 @@ func (p Properties) Layout() (Layout, error) {
 func (p Properties) TableVersion() (int, error) {
 	text, ok := p[KeyVersion]
 	if !ok {
-		return 0, fmt.Errorf("table without %s: %w", KeyVersion, storage.ErrUnsupported)
+		return 0, fmt.Errorf("%s without %s: %w", propertiesFile, KeyVersion, storage.ErrUnsupported)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {

@@ -72,6 +72,8 @@ var kinds = compileKinds([]kind{
 	{Kind: sql.ErrStoredProcedureAlreadyExists, code: code{1304, "42000", "PROCEDURE $1 already exists"}},
 	{Kind: sql.ErrCallIncorrectParameterCount, code: code{1318, "42000", "Incorrect number of arguments for PROCEDURE $1; expected $2, got $3"}},
 	{Kind: sql.ErrInvalidArgumentNumber, code: code{1582, "42000", "Incorrect parameter count in the call to native function '$1'"}},
+	{Kind: sql.ErrInvalidArgument, code: code{1210, "HY000", "Incorrect arguments to $1"}},
+	{Kind: sql.ErrInvalidArgumentDetails, code: code{1210, "HY000", "Incorrect arguments to $1: $2"}},
 	{Kind: sql.ErrSavepointDoesNotExist, code: code{1305, "42000", ""}},
 	{Kind: sql.ErrTriggerDoesNotExist, code: code{1360, "HY000", "Trigger does not exist"}},
 	{Kind: sql.ErrViewDoesNotExist, code: code{1146, "42S02", "Table '$1.$2' doesn't exist"}},
