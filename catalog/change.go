@@ -94,6 +94,7 @@ func (c *Catalog) Change(ctx context.Context, ch Change) error {
 		same := len(c.changed(&ch)) == len(tables)
 		if same {
 			if err = c.finishChanges(ctx); err == nil {
+				c.flushDetached(ctx, &ch)
 				err = c.change(ctx, &ch)
 			}
 		}
@@ -103,6 +104,28 @@ func (c *Catalog) Change(ctx context.Context, ch Change) error {
 			return err
 		}
 		// The database that is dropped has got or lost a table meanwhile.
+	}
+}
+
+// flushDetached writes what waits of attached tables that are dropped: their files stay, and other engines go on with them. A table that cannot
+// be written, be its folder gone or another engine's for good, is dropped all the same.
+func (c *Catalog) flushDetached(ctx context.Context, ch *Change) {
+	var tables []*Table
+	for i := range ch.Tables {
+		if ch.Tables[i].Drop {
+			tables = append(tables, ch.Tables[i].Table)
+		}
+	}
+	if ch.DropDatabase != "" {
+		tables = c.changed(&Change{DropDatabase: ch.DropDatabase})
+	}
+	for _, t := range tables {
+		if !t.def.Load().spec.Attached || t.dropped.Load() || !t.isBuffered() {
+			continue
+		}
+		if err := c.flush(ctx, flushOrder{reason: "the table is dropped"}, []*Table{t}); err != nil {
+			c.log.Warn("rows that could not be flushed are dropped with an attached table", "table", t.String(), "err", err)
+		}
 	}
 }
 

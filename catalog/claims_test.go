@@ -704,7 +704,11 @@ func TestForeignColumn(t *testing.T) {
 	flushAll(t, c)
 	require.Equal(t, "[1 n1 1 <nil>] [2 n2 2 <nil>] [3 n3 3 x]", scanAll(t, c, tab))
 
-	two, err := c.AttachTable(ctx, "d", "two", tab.Location())
+	// Another warehouse follows.
+	other, err := Open(ctx, "other", Options{FS: c.fs})
+	require.NoError(t, err)
+	require.NoError(t, other.CreateDatabase(ctx, "d", nil))
+	two, err := other.AttachTable(ctx, "d", "two", tab.Location())
 	require.NoError(t, err)
 	wider.Fields = append(wider.Fields, storage.Field{Name: "more", Type: storage.Type{Kind: storage.Int32}, Nullable: true})
 	d = two.def.Load()
@@ -716,7 +720,8 @@ func TestForeignColumn(t *testing.T) {
 	version := two.Version()
 	require.NoError(t, two.adopt(ctx))
 	require.Greater(t, two.Version(), version)
-	require.Equal(t, "[1 n1 1 <nil> <nil>] [2 n2 2 <nil> <nil>] [3 n3 3 x <nil>]", scanAll(t, c, two))
+	require.Equal(t, "[1 n1 1 <nil> <nil>] [2 n2 2 <nil> <nil>] [3 n3 3 x <nil>]", scanAll(t, other, two))
+	require.NoError(t, other.Close(ctx))
 	require.NoError(t, c.Close(ctx))
 }
 

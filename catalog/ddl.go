@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -249,7 +250,7 @@ func (t *Table) saveRecordWith(b *pebble.Batch, cold *coldState, grown int64) er
 }
 
 // AttachTable takes in a table that another engine wrote, with its own schema. A location that is no absolute path is
-// taken from the data folder.
+// taken from the data folder. ErrExists: there is such a table, or one in that folder.
 func (c *Catalog) AttachTable(ctx context.Context, db, name, location string) (*Table, error) {
 	c.ddl.Lock()
 	defer c.ddl.Unlock()
@@ -264,7 +265,34 @@ func (c *Catalog) AttachTable(ctx context.Context, db, name, location string) (*
 	if !strings.HasPrefix(location, "/") {
 		location = c.fs.PathJoin("/", c.dir, location)
 	}
-	return c.attach(ctx, spelled, name, "/"+join(location)[1:], id)
+	dir := "/" + join(location)[1:]
+	if t := c.standsIn(dir); t != nil {
+		return nil, fmt.Errorf("%w: %s is the folder of table %s", ErrExists, dir, t)
+	}
+	if strings.HasPrefix(c.object(dir), c.object(droppedFolder)+"/") {
+		return nil, fmt.Errorf("%w: %s is the folder of a dropped table", ErrInvalid, dir)
+	}
+	return c.attach(ctx, spelled, name, dir, id)
+}
+
+// standsIn gives the table whose folder this is, by whatever path; nil: none. Two tables over one folder would each take the instants of the
+// other for their own.
+func (c *Catalog) standsIn(dir string) *Table {
+	here := realPath(dir)
+	for _, t := range c.tablesByID() {
+		if there := t.Location(); there == dir || realPath(there) == here {
+			return t
+		}
+	}
+	return nil
+}
+
+// realPath follows symbolic links, if there is such a path.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
 }
 
 func (c *Catalog) attach(ctx context.Context, db, name, dir string, id index.TableID) (*Table, error) {
