@@ -28,7 +28,7 @@ func TestAttachTwice(t *testing.T) {
 	require.NoError(t, err)
 	for _, location := range []string{folder, folder + "/", link, own.Location()} {
 		_, err := c.AttachTable(ctx, "d", "again", location)
-		require.ErrorIs(t, err, ErrExists, location)
+		require.ErrorIs(t, err, ErrInvalid, location)
 	}
 	require.NoError(t, c.DropTable(ctx, "d", "own"))
 	_, err = c.AttachTable(ctx, "d", "again", c.path(c.object(c.droppedDir(own.id))))

@@ -250,7 +250,7 @@ func (t *Table) saveRecordWith(b *pebble.Batch, cold *coldState, grown int64) er
 }
 
 // AttachTable takes in a table that another engine wrote, with its own schema. A location that is no absolute path is
-// taken from the data folder. ErrExists: there is such a table, or one in that folder.
+// taken from the data folder. ErrExists: there is such a table; ErrInvalid: the folder is that of another one.
 func (c *Catalog) AttachTable(ctx context.Context, db, name, location string) (*Table, error) {
 	c.ddl.Lock()
 	defer c.ddl.Unlock()
@@ -267,7 +267,7 @@ func (c *Catalog) AttachTable(ctx context.Context, db, name, location string) (*
 	}
 	dir := "/" + join(location)[1:]
 	if t := c.standsIn(dir); t != nil {
-		return nil, fmt.Errorf("%w: %s is the folder of table %s", ErrExists, dir, t)
+		return nil, fmt.Errorf("%w: %s is the folder of table %s", ErrInvalid, dir, t)
 	}
 	if strings.HasPrefix(c.object(dir), c.object(droppedFolder)+"/") {
 		return nil, fmt.Errorf("%w: %s is the folder of a dropped table", ErrInvalid, dir)

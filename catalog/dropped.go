@@ -222,7 +222,7 @@ func (c *Catalog) UndropDatabase(ctx context.Context, name string) error {
 func (c *Catalog) attachAgain(ctx context.Context, db string, a savedAttached) error {
 	spelled, id, err := c.reserve(db, a.Name)
 	if t := c.standsIn(a.Location); err == nil && t != nil {
-		err = fmt.Errorf("%w: %s is the folder of table %s", ErrExists, a.Location, t)
+		err = fmt.Errorf("%w: %s is the folder of table %s", ErrInvalid, a.Location, t)
 	}
 	if err == nil {
 		_, err = c.attach(ctx, spelled, a.Name, a.Location, id)
