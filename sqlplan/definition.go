@@ -125,15 +125,6 @@ func (d *tableDefinition) setSchema(ctx *sql.Context, pk sql.PrimaryKeySchema) e
 	return nil
 }
 
-// setKeyPrefixes takes the prefix lengths of the primary key from its index definition.
-func (d *tableDefinition) setKeyPrefixes(def sql.IndexDef) {
-	for _, c := range def.Columns {
-		if i := slices.IndexFunc(d.PrimaryKey, func(p keyPart) bool { return strings.EqualFold(p.Column, c.Name) }); i >= 0 {
-			d.PrimaryKey[i].Prefix = int(c.Length)
-		}
-	}
-}
-
 // keyOrdinals gives the positions of the primary key columns in key order.
 func keyOrdinals(pk sql.PrimaryKeySchema) []int {
 	if len(pk.PkOrdinals) > 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,15 @@ func (d *definedDB) CreateIndexedTable(ctx *sql.Context, name string, pk sql.Pri
 	}
 	def.setKeyPrefixes(key)
 	return d.save(name, def)
+}
+
+// setKeyPrefixes takes the prefix lengths of the primary key from its index definition.
+func (d *tableDefinition) setKeyPrefixes(def sql.IndexDef) {
+	for _, c := range def.Columns {
+		if i := slices.IndexFunc(d.PrimaryKey, func(p keyPart) bool { return strings.EqualFold(p.Column, c.Name) }); i >= 0 {
+			d.PrimaryKey[i].Prefix = int(c.Length)
+		}
+	}
 }
 
 func (d *definedDB) GetTableInsensitive(ctx *sql.Context, name string) (sql.Table, bool, error) {

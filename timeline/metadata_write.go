@@ -132,18 +132,7 @@ func (c *metadataChange) entries(version, file string) []storage.HFileEntry {
 // metadataKey gives the key of a partition path's record.
 func metadataKey(part string) string { return cmp.Or(part, metadataNoPartition) }
 
-// DropMetadata takes the metadata table of a table out of use and removes it.
-func DropMetadata(ctx context.Context, s storage.Store, dir string) error {
-	p, err := ReadProperties(ctx, s, dir)
-	if err == nil {
-		err = dropMetadata(ctx, s, dir, p)
-	}
-	if err != nil {
-		return fmt.Errorf("dropping metadata table: %w", err)
-	}
-	return nil
-}
-
+// dropMetadata takes the metadata table of a table out of use and removes it.
 func dropMetadata(ctx context.Context, s storage.Store, dir string, p Properties) error {
 	if p[KeyMetadata] == "" && p[KeyMetadataInflight] == "" {
 		return nil
