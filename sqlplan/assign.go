@@ -52,20 +52,58 @@ func assignExactly(ctx *sql.Context, e sql.Expression, ignore bool) (sql.Express
 		return e, transform.SameTree, nil
 	}
 	switch set.RightChild.(type) {
-	case *exactJSON, *inRange:
+	case *exactJSON, *inRange, *neverNull:
 		return e, transform.SameTree, nil
 	}
-	var value sql.Expression
+	value := set.RightChild
 	t := field.Type(ctx)
 	switch {
 	case types.IsJSON(t):
 		value = newExactJSON(set.RightChild)
 	case types.IsInteger(t) || types.IsFloat(t):
 		value = newInRange(set.RightChild, field, ignore)
-	default:
+	case !ignore || field.IsNullable(ctx):
 		return e, transform.SameTree, nil
 	}
+	if ignore && !field.IsNullable(ctx) {
+		value = &neverNull{expression.UnaryExpressionStub{Child: value}, field}
+	}
 	return expression.NewSetField(field, value), transform.NewTree, nil
+}
+
+// neverNull is its child's value, and instead of NULL what the type of a NOT NULL column has for it, with a warning: so IGNORE has it.
+type neverNull struct {
+	expression.UnaryExpressionStub
+	column *expression.GetField
+}
+
+var _ sql.Expression = (*neverNull)(nil)
+
+func (e *neverNull) Eval(ctx *sql.Context, row sql.Row) (any, error) {
+	v, err := e.Child.Eval(ctx, row)
+	if err != nil || v != nil {
+		return v, err
+	}
+	ctx.Warn(mysql.ERBadNullError, "Column '%s' cannot be null", e.column.Name())
+	return e.column.Type(ctx).Zero(), nil
+}
+
+func (e *neverNull) Type(ctx *sql.Context) sql.Type { return e.Child.Type(ctx) }
+
+func (e *neverNull) IsNullable(*sql.Context) bool { return false }
+
+func (e *neverNull) String() string { return e.Child.String() }
+
+// DebugString shows the wrapper in plans.
+func (e *neverNull) DebugString(ctx *sql.Context) string {
+	return fmt.Sprintf("nevernull(%s)", sql.DebugString(ctx, e.Child))
+}
+
+func (e *neverNull) WithChildren(_ *sql.Context, children ...sql.Expression) (sql.Expression, error) {
+	if len(children) != 1 {
+		return nil, sql.ErrInvalidChildrenNumber.New(e, len(children), 1)
+	}
+	return &neverNull{expression.UnaryExpressionStub{Child: children[0]}, e.column}, nil
 }
 
 // inRange is its child's value as a column's number; one out of the column's range is an error.

@@ -291,6 +291,12 @@ func (e *editor) Update(ctx *sql.Context, old, row sql.Row) error {
 	if err != nil {
 		return mysqlError(err)
 	}
+	// The front end looks for NULL after UPDATE, and not after ON DUPLICATE KEY UPDATE.
+	for i, col := range e.table.def.pk.Schema {
+		if i < min(len(row), len(old)) && row[i] == nil && old[i] != nil && !col.Nullable {
+			return mysqlError(sql.ErrInsertIntoNonNullableProvidedNull.New(col.Name))
+		}
+	}
 	to, err := e.encode(row)
 	if err != nil {
 		return mysqlError(err)
