@@ -14,7 +14,7 @@ import (
 // insertJSONExactly mends the JSON texts that an INSERT gives, and its assignments.
 func insertJSONExactly(ctx *sql.Context, n *plan.InsertInto) (sql.Node, transform.TreeIdentity, error) {
 	var out sql.Node = n
-	source, same, err := givenJSONExactly(ctx, n.Source, n.Destination.Schema(ctx))
+	source, same, err := givenJSONExactly(ctx, n.Source, n.Destination.Schema(ctx), n.Ignore)
 	if err != nil {
 		return nil, transform.SameTree, err
 	}
@@ -26,11 +26,11 @@ func insertJSONExactly(ctx *sql.Context, n *plan.InsertInto) (sql.Node, transfor
 	return out, same && also, err
 }
 
-// givenJSONExactly wraps the values that a statement gives for the JSON columns of sch.
-func givenJSONExactly(ctx *sql.Context, source sql.Node, sch sql.Schema) (sql.Node, transform.TreeIdentity, error) {
+// givenJSONExactly wraps the values that a statement gives for the JSON columns of sch and, with IGNORE, for its columns of texts.
+func givenJSONExactly(ctx *sql.Context, source sql.Node, sch sql.Schema, ignore bool) (sql.Node, transform.TreeIdentity, error) {
 	switch s := source.(type) {
 	case *plan.TriggerExecutor:
-		rows, same, err := givenJSONExactly(ctx, s.Left(), sch)
+		rows, same, err := givenJSONExactly(ctx, s.Left(), sch, ignore)
 		if err != nil || same {
 			return source, transform.SameTree, err
 		}
@@ -42,8 +42,13 @@ func givenJSONExactly(ctx *sql.Context, source sql.Node, sch sql.Schema) (sql.No
 		}
 		exprs, same := slices.Clone(s.Projections), transform.SameTree
 		for i, col := range sch {
-			if _, given := exprs[i].(*expression.GetField); given && types.IsJSON(col.Type) {
+			if _, given := exprs[i].(*expression.GetField); !given {
+				continue
+			}
+			if types.IsJSON(col.Type) {
 				exprs[i], same = newExactJSON(exprs[i]), transform.NewTree
+			} else if cut := newCutText(exprs[i], col); ignore && cut != nil {
+				exprs[i], same = cut, transform.NewTree
 			}
 		}
 		if same {
