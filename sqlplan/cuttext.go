@@ -7,6 +7,7 @@ import (
 	"github.com/dolthub/go-mysql-server/sql"
 	"github.com/dolthub/go-mysql-server/sql/expression"
 	"github.com/dolthub/go-mysql-server/sql/types"
+	"github.com/dolthub/vitess/go/mysql"
 	"github.com/dolthub/vitess/go/sqltypes"
 )
 
@@ -62,7 +63,11 @@ func (e *cutText) Eval(ctx *sql.Context, row sql.Row) (any, error) {
 }
 
 func (e *cutText) warn(ctx *sql.Context) {
-	ctx.Warn(erDataTruncated, "Data truncated for column '%s'", e.name)
+	code := erDataTruncated
+	if sessionOf(ctx).engine.plainText {
+		code = mysql.ERUnknownError
+	}
+	ctx.Warn(code, "Data truncated for column '%s'", e.name)
 }
 
 func (e *cutText) Type(ctx *sql.Context) sql.Type { return e.Child.Type(ctx) }

@@ -62,7 +62,7 @@ type Engine struct {
 	shortsTotal atomic.Int64 // statements that needed no parser either (see short.go)
 
 	lastDatabase atomic.Pointer[readDatabase]
-	plainText    bool // SHOW, EXPLAIN and counts as the front end has them, which its own test suite compares
+	plainText    bool // SHOW, EXPLAIN, counts and codes of warnings as the front end has them, which its own test suite compares
 
 	mu          sync.Mutex
 	definitions map[*catalog.Table]*definition // guarded by mu
