@@ -2,6 +2,8 @@ package catalog
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -41,10 +43,7 @@ func TestJournalGrowsAhead(t *testing.T) {
 		if err != nil || st.Size()%walStep != 0 || st.Size() == 0 {
 			t.Fatalf("%s has %d bytes (%v), not steps of %d", logs[len(logs)-1], st.Size(), err, walStep)
 		}
-		killed := t.TempDir()
-		if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		killed := copyOpen(t, dir)
 		for range 2 {
 			k, err := Open(ctx, killed, Options{})
 			if err != nil {
@@ -55,14 +54,24 @@ func TestJournalGrowsAhead(t *testing.T) {
 					t.Fatalf("%s is %q after the crash (%v)", name, got, err)
 				}
 			}
-			again := t.TempDir()
-			if err := os.CopyFS(again, os.DirFS(killed)); err != nil {
-				t.Fatal(err)
-			}
-			killed = again
+			killed = copyOpen(t, killed)
 			if err := k.Close(ctx); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// copyOpen copies the folder of a warehouse that is open, which removes files that it needs no more meanwhile.
+func copyOpen(t *testing.T, dir string) string {
+	for {
+		to := t.TempDir()
+		err := os.CopyFS(to, os.DirFS(dir))
+		if err == nil {
+			return to
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
 		}
 	}
 }
