@@ -462,15 +462,19 @@ func (f *flush) place(p *partPlan, pending map[string]storage.InstantTime) {
 
 func (f *flush) addFile(o *outFile) {
 	o.bucket = len(f.files)
-	token := storage.NewToken(o.bucket)
-	if o.base {
-		o.name = storage.BaseFileName(o.id, token, f.instant)
-	} else {
-		version := 0
-		for _, l := range o.slice.Logs {
-			version = max(version, l.Version)
-		}
-		o.name = storage.LogFileName(o.id, o.slice.Begin, version+1, token)
-	}
+	o.name = newFileName(o.base, o.id, o.slice, o.bucket, f.instant)
 	f.files = append(f.files, o)
+}
+
+// newFileName gives the name of a group's file of an instant: its base file, or the log file behind those of its slice, which a base file does not need.
+func newFileName(base bool, id storage.FileID, slice *storage.FileSlice, bucket int, instant storage.InstantTime) string {
+	token := storage.NewToken(bucket)
+	if base {
+		return storage.BaseFileName(id, token, instant)
+	}
+	version := 0
+	for _, l := range slice.Logs {
+		version = max(version, l.Version)
+	}
+	return storage.LogFileName(id, slice.Begin, version+1, token)
 }

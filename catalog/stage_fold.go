@@ -360,16 +360,7 @@ func (o *folding) group(ctx context.Context, no uint32) error {
 	}
 	g.bucket = s.files
 	s.files++
-	token := storage.NewToken(g.bucket)
-	if g.base {
-		g.name = storage.BaseFileName(g.id, token, s.instant)
-	} else {
-		version := 0
-		for _, l := range g.slice.Logs {
-			version = max(version, l.Version)
-		}
-		g.name = storage.LogFileName(g.id, g.slice.Begin, version+1, token)
-	}
+	g.name = newFileName(g.base, g.id, g.slice, g.bucket, s.instant)
 	var err error
 	if g.base {
 		err = o.rewrite(ctx, g)

@@ -56,7 +56,7 @@ func (t *Timeline) Between(ctx context.Context, s storage.Store, dir string, r R
 	return list, times, archived, nil
 }
 
-// CountsAt tells which instants count for a reader at a point of the axis of incremental reads, "" for now.
+// CountsAt tells which instants count for a reader at a point of the axis of incremental reads; "" is the present.
 func (t *Timeline) CountsAt(at storage.InstantTime) func(storage.InstantTime) bool {
 	if at == "" {
 		return t.Counts

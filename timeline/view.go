@@ -296,7 +296,7 @@ func compareLogs(a, b storage.FileName) int {
 	return cmp.Or(strings.Compare(string(a.Instant), string(b.Instant)), cmp.Compare(a.Version, b.Version), strings.Compare(a.Token, b.Token))
 }
 
-// at gives the slice of the group that counts at an instant, "" for now.
+// at gives the slice of the group that counts at an instant; "" is the present.
 func (g *group) at(path string, at storage.InstantTime, counts func(storage.InstantTime) bool) (storage.FileSlice, bool) {
 	if g.replaced != "" && (at == "" || g.replaced <= at) && counts(g.replaced) {
 		return storage.FileSlice{}, false
